@@ -1104,7 +1104,7 @@ NNCUDA_API int32_t cuda_increment(nncuda_ctx *ctx, int32_t *x, int64_t n, int32_
 
 /* ================================================================================================================
  * section: activation
- * What of today's families has no place in other kernels: bounds of scores, and gates.
+ * What of today's families has no place in other kernels: bounds of scores, gates, and what training needs of rounded rows.
  * ============================================================================================================= */
 
 /**
@@ -1146,6 +1146,35 @@ NNCUDA_API int32_t cuda_geglu(nncuda_ctx *ctx, const void *gate, const void *up,
  */
 NNCUDA_API int32_t cuda_swiglu_clipped(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows,
                                        int64_t dim, int64_t ld, float alpha, float limit, int32_t dtype);
+
+/**
+ * Gradient of the squared-ReLU gate: dgate = 2 * dy * up * max(gate, 0), dup = dy * max(gate, 0)^2. (So et al. 2021, "Primer")
+ * @param dy in dtype [rows, dim] : gradient of y
+ * @param gate in dtype [rows:ld, dim] : as in the forward call, relu2_gate
+ * @param up in dtype [rows:ld, dim] : as in the forward call
+ * @param dgate out dtype [rows:ld, dim] alias gate : gradient of gate
+ * @param dup out dtype [rows:ld, dim] alias up : gradient of up
+ * @param rows size : rows
+ * @param dim size : elements per row
+ * @param ld size : elements between rows of gate, up, dgate and dup
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_relu2_gate_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up,
+                                            void *dgate, void *dup, int64_t rows, int64_t dim, int64_t ld,
+                                            int32_t dtype);
+
+/**
+ * What rows in 8 bits stand for: x = codes * scale. The gradient of a weight takes it for the input that the product had, while
+ * the rounding counts as the identity. (Ma et al. 2024, eq. 4; Bengio, Léonard, Courville 2013, section 4)
+ * @param codes in i8 [rows, cols] : from act_quant_i8 or rmsnorm_quant_i8
+ * @param scale in f32 [rows] : of each row
+ * @param x out dtype [rows, cols] : output
+ * @param rows size : rows
+ * @param cols size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_act_dequant_i8(nncuda_ctx *ctx, const void *codes, const float *scale, void *x, int64_t rows,
+                                       int64_t cols, int32_t dtype);
 
 /**
  * Biases of grouped rows, such as those of experts: y[r] = x[r] + bias[g] for the rows offsets[g] .. offsets[g+1]-1. Rows from

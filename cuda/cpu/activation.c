@@ -1,4 +1,5 @@
-/* What today's families have besides: bounds of scores, gates, and biases of grouped rows. */
+/* What today's families have besides: bounds of scores, gates, rows in 8 bits as numbers, and biases of grouped rows.
+ */
 #include "abi/generated/activation.h"
 
 #include "flat.h"
@@ -16,6 +17,40 @@ NN_TASK(swiglu_clipped_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(jo
 
 GATE_KERNEL(geglu, NULL, )
 GATE_KERNEL(swiglu_clipped, NULL, .alpha = a->alpha, .limit = a->limit)
+
+NN_TASK(relu2_gate_backward_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, task, DT, RELU2_BACKWARD)))
+
+GATE_BACKWARD_KERNEL(relu2_gate_backward, NULL)
+
+/* ---- rows in 8 bits ---- */
+
+NN_INLINE vf codes_at(const int8_t *codes, int64_t n) {
+  if (n == VF) {
+    return vf_from_i8(codes);
+  }
+  int8_t part[VF] = {0};
+  memcpy(part, codes, (size_t)n);
+  return vf_from_i8(part);
+}
+
+NN_INLINE void dequant_rows(const nn_act_dequant_i8_args *a, int64_t task, int32_t dtype) {
+  int64_t count;
+  const int64_t first = nn_first_row(task, nn_rows_per_task(a->cols), a->rows, &count);
+  for (int64_t r = first; r < first + count; r++) {
+    const int8_t *codes = (const int8_t *)a->codes + r * a->cols;
+    const vf scale = vf_set1(a->scale[r]);
+    NN_EACH_VECTOR(0, a->cols, 0, 0,
+                   nn_put(a->x, r * a->cols + i, lanes, vf_mul(codes_at(codes + i, lanes), scale), dtype, MODE));
+  }
+}
+
+NN_TASK(dequant_task, nn_act_dequant_i8_args, NN_SWITCH_DTYPE(job->dtype, dequant_rows(job, task, DT)))
+
+int32_t NN_KERNEL(act_dequant_i8)(nncuda_ctx *ctx, const void *args) {
+  const nn_act_dequant_i8_args *a = args;
+  nn_parallel(ctx, nn_ceil_div(a->rows, nn_rows_per_task(a->cols)), dequant_task, (void *)a);
+  return NNCUDA_SUCCESS;
+}
 
 /* ---- biases ---- */
 

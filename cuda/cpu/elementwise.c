@@ -46,21 +46,7 @@ NN_TASK(swiglu_backward_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(j
 
 GATE_KERNEL(swiglu, a->used, )
 GATE_KERNEL(relu2_gate, NULL, )
-
-int32_t NN_KERNEL(swiglu_backward)(nncuda_ctx *ctx, const void *args) {
-  const nn_swiglu_backward_args *a = args;
-  const gate_job job = {.gate = a->gate,
-                        .up = a->up,
-                        .dy = a->dy,
-                        .y = a->dgate,
-                        .dup = a->dup,
-                        .rows = a->rows,
-                        .dim = a->dim,
-                        .ld = a->ld,
-                        .ld_y = a->ld,
-                        .dtype = a->dtype};
-  return gate_run(ctx, job, a->used, swiglu_backward_task);
-}
+GATE_BACKWARD_KERNEL(swiglu_backward, a->used)
 
 /* ---- cast ---- */
 

@@ -16,7 +16,7 @@ typedef struct gate_job {
   float alpha, limit; /* of SWIGLU_CLIPPED */
 } gate_job;
 
-enum { SWIGLU, RELU2, GEGLU, SWIGLU_CLIPPED, SWIGLU_BACKWARD };
+enum { SWIGLU, RELU2, GEGLU, SWIGLU_CLIPPED, SWIGLU_BACKWARD, RELU2_BACKWARD };
 
 /* The derivative of x * s is s + x * s * (1 - s). */
 NN_INLINE vf silu_slope(vf x, vf s) { return vf_mul(s, vf_fma(x, vf_sub(vf_set1(1.0f), s), vf_set1(1.0f))); }
@@ -43,6 +43,10 @@ NN_INLINE void gate_vector(const gate_job *job, int64_t row, int64_t i, int64_t 
     const vf dy = nn_get(job->dy, row * job->dim + i, n, dtype, mode), s = vf_sigmoid(gate);
     nn_put(job->y, at, n, vf_mul(vf_mul(dy, up), silu_slope(gate, s)), dtype, mode);
     nn_put(job->dup, at, n, vf_mul(dy, vf_mul(gate, s)), dtype, mode);
+  } else if (form == RELU2_BACKWARD) {
+    const vf dy = nn_get(job->dy, row * job->dim + i, n, dtype, mode), positive = vf_max(vf_set1(0.0f), gate);
+    nn_put(job->y, at, n, vf_mul(vf_mul(dy, up), vf_add(positive, positive)), dtype, mode);
+    nn_put(job->dup, at, n, vf_mul(dy, vf_mul(positive, positive)), dtype, mode);
   } else if (form == SWIGLU) {
     nn_put(job->y, row * job->dim + i, n, vf_mul(vf_silu(gate), up), dtype, mode);
   } else if (form == GEGLU) {
@@ -62,8 +66,9 @@ NN_INLINE void gate_piece(const gate_job *shared, int64_t piece, int32_t dtype, 
   const int64_t column1 = job.column_blocks > 1 ? nn_min(column0 + NN_CHUNK, job.dim) : job.dim;
   for (int64_t row = row0; row < row1; row++) {
     const int64_t head = nn_stream_head(job.y, row * job.ld_y + column0, dtype);
+    const int32_t backward = form == SWIGLU_BACKWARD || form == RELU2_BACKWARD;
     const int32_t stream =
-        job.stream && (form != SWIGLU_BACKWARD || nn_stream_head(job.dup, row * job.ld_y + column0, dtype) == head);
+        job.stream && (!backward || nn_stream_head(job.dup, row * job.ld_y + column0, dtype) == head);
     NN_EACH_VECTOR(column0, column1, stream, head, gate_vector(&job, row, i, lanes, dtype, MODE, form));
   }
   if (job.stream) {
@@ -90,6 +95,23 @@ static int32_t gate_run(nncuda_ctx *ctx, gate_job job, const int32_t *used, nn_t
   nn_parallel(ctx, nn_ceil_div(job.rows, job.row_block) * job.column_blocks, task, &job);
   return NNCUDA_SUCCESS;
 }
+
+/* Of the backward direction, which writes gradients where rows are ld apart. */
+#define GATE_BACKWARD_KERNEL(op, used)                                                                                 \
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
+    const nn_##op##_args *a = args;                                                                                    \
+    const gate_job job = {.gate = a->gate,                                                                             \
+                          .up = a->up,                                                                                 \
+                          .dy = a->dy,                                                                                 \
+                          .y = a->dgate,                                                                               \
+                          .dup = a->dup,                                                                               \
+                          .rows = a->rows,                                                                             \
+                          .dim = a->dim,                                                                               \
+                          .ld = a->ld,                                                                                 \
+                          .ld_y = a->ld,                                                                               \
+                          .dtype = a->dtype};                                                                          \
+    return gate_run(ctx, job, used, op##_task);                                                                        \
+  }
 
 /* Whatever else a kernel has in its job stands behind `used`. */
 #define GATE_KERNEL(op, used, ...)                                                                                     \

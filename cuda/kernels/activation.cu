@@ -1,5 +1,6 @@
-/* What today's families have besides: bounds of scores, gates, and biases of grouped rows. Bound by memory, and a small
- * part of what is moved beside them: a thread has 16 bytes at a time, or an element where rows are not runs of 16. */
+/* What today's families have besides: bounds of scores, gates, rows in 8 bits as numbers, and biases of grouped rows.
+ * Bound by memory, and a small part of what is moved beside them: a thread has 16 bytes at a time, or an element where
+ * rows are not runs of 16. */
 #include "abi/generated/activation.h"
 
 #include "kernels/silu.cuh"
@@ -72,6 +73,67 @@ NN_KERNEL(geglu) {
 NN_KERNEL(swiglu_clipped) {
   return activation_of<swiglu_clipped>(ctx, {a->gate, a->up, a->y, a->rows, a->dim, a->ld, a->alpha, a->limit},
                                        a->dtype);
+}
+
+/* ---- the backward direction of a gate ---- */
+
+struct gate_gradients {
+  const void *dy, *gate, *up;
+  void *dgate, *dup; /* perhaps gate and up themselves: a thread reads what it overwrites before it does */
+  int64_t rows, dim, ld;
+};
+
+template <class T, int N> __global__ void __launch_bounds__(THREADS) relu2_backward_kernel(gate_gradients p) {
+  const int64_t across = p.dim / N, vectors = p.rows * across; /* N divides dim */
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (int64_t)gridDim.x * THREADS) {
+    const int64_t row = i / across, column = i % across * N, at = row * p.ld + column;
+    float dy[N], gate[N], up[N];
+    nn_load(dy, static_cast<const T *>(p.dy) + row * p.dim + column);
+    nn_load(gate, static_cast<const T *>(p.gate) + at);
+    nn_load(up, static_cast<const T *>(p.up) + at);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      const float positive = gate[e] > 0.0f || gate[e] != gate[e] ? gate[e] : 0.0f; /* of NaN it is NaN */
+      gate[e] = dy[e] * up[e] * (positive + positive);
+      up[e] = dy[e] * (positive * positive);
+    }
+    nn_store(static_cast<T *>(p.dgate) + at, gate);
+    nn_store(static_cast<T *>(p.dup) + at, up);
+  }
+}
+
+template <class T> static int32_t relu2_backward_launch(nncuda_ctx *ctx, const gate_gradients &p, int32_t dtype) {
+  constexpr int N = nn_per_16<T>;
+  const bool wide = nn_aligned_16(p.dy, p.gate, p.up, p.dgate, p.dup) && nn_rows_16(p.dim, p.ld, dtype);
+  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(p.rows * p.dim, wide ? N : 1), THREADS, BLOCKS_PER_SM);
+  return nn_launch(ctx, wide ? relu2_backward_kernel<T, N> : relu2_backward_kernel<T, 1>, dim3(blocks), dim3(THREADS),
+                   0, p);
+}
+
+NN_KERNEL(relu2_gate_backward) {
+  const gate_gradients p = {a->dy, a->gate, a->up, a->dgate, a->dup, a->rows, a->dim, a->ld};
+  NN_SWITCH_FLOATS(a->dtype, return (relu2_backward_launch<T>(ctx, p, a->dtype)));
+}
+
+/* ---- rows in 8 bits ---- */
+
+/* A block has one row at a time. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    act_dequant_kernel(const int8_t *codes, const float *scale, T *x, int64_t rows, int64_t cols) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const float factor = scale[row];
+    for (int64_t i = threadIdx.x; i < cols; i += THREADS) {
+      x[row * cols + i] = nn_from_float<T>((float)codes[row * cols + i] * factor);
+    }
+  }
+}
+
+NN_KERNEL(act_dequant_i8) {
+  const unsigned blocks = nn_blocks(ctx, a->rows, 1, BLOCKS_PER_SM);
+  NN_SWITCH_FLOATS(a->dtype, return nn_launch(ctx, act_dequant_kernel<T>, dim3(blocks), dim3(THREADS), 0,
+                                              static_cast<const int8_t *>(a->codes), a->scale, static_cast<T *>(a->x),
+                                              a->rows, a->cols));
 }
 
 /* ---- biases ---- */

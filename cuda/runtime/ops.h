@@ -19,6 +19,8 @@
   X(softcap) \
   X(geglu) \
   X(swiglu_clipped) \
+  X(relu2_gate_backward) \
+  X(act_dequant_i8) \
   X(grouped_bias) \
   X(softmax) \
   X(softmax_backward) \

@@ -49,6 +49,38 @@ func (ctx *Context) SwiGLUClipped(gate, up, y Memory, rows, dim, ld int64, alpha
 	return in.leave("cuda_swiglu_clipped", status)
 }
 
+// ReLU2GateBackward calls cuda_relu2_gate_backward as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.ReLU2GateBackward.
+func (ctx *Context) ReLU2GateBackward(dy, gate, up, dgate, dup Memory, rows, dim, ld int64, dtype DType) error {
+	in := ctx.enter()
+	dyAt := in.at("dy", dy)
+	gateAt := in.at("gate", gate)
+	upAt := in.at("up", up)
+	dgateAt := in.at("dgate", dgate)
+	dupAt := in.at("dup", dup)
+	if in.refused() {
+		return in.refuse("cuda_relu2_gate_backward")
+	}
+	status := C.call_cuda_relu2_gate_backward(in.handle, dyAt, gateAt, upAt, dgateAt, dupAt, C.int64_t(rows),
+		C.int64_t(dim), C.int64_t(ld), C.int32_t(dtype))
+	return in.leave("cuda_relu2_gate_backward", status)
+}
+
+// ActDequantI8 calls cuda_act_dequant_i8 as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.ActDequantI8.
+func (ctx *Context) ActDequantI8(codes, scale, x Memory, rows, cols int64, dtype DType) error {
+	in := ctx.enter()
+	codesAt := in.at("codes", codes)
+	scaleAt := in.at("scale", scale)
+	xAt := in.at("x", x)
+	if in.refused() {
+		return in.refuse("cuda_act_dequant_i8")
+	}
+	status := C.call_cuda_act_dequant_i8(in.handle, codesAt, scaleAt, xAt, C.int64_t(rows), C.int64_t(cols),
+		C.int32_t(dtype))
+	return in.leave("cuda_act_dequant_i8", status)
+}
+
 // GroupedBias calls cuda_grouped_bias as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.GroupedBias.
 func (ctx *Context) GroupedBias(x, bias, offsets, y Memory, rows, dim, groups int64, dtype DType) error {

@@ -284,6 +284,12 @@ static inline int32_t call_cuda_geglu(nncuda_ctx *ctx, uintptr_t gate, uintptr_t
 static inline int32_t call_cuda_swiglu_clipped(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, float alpha, float limit, int32_t dtype) {
   return nn_api.cuda_swiglu_clipped(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, alpha, limit, dtype);
 }
+static inline int32_t call_cuda_relu2_gate_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t gate, uintptr_t up, uintptr_t dgate, uintptr_t dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_relu2_gate_backward(ctx, (const void *)dy, (const void *)gate, (const void *)up, (void *)dgate, (void *)dup, rows, dim, ld, dtype);
+}
+static inline int32_t call_cuda_act_dequant_i8(nncuda_ctx *ctx, uintptr_t codes, uintptr_t scale, uintptr_t x, int64_t rows, int64_t cols, int32_t dtype) {
+  return nn_api.cuda_act_dequant_i8(ctx, (const void *)codes, (const float *)scale, (void *)x, rows, cols, dtype);
+}
 static inline int32_t call_cuda_grouped_bias(nncuda_ctx *ctx, uintptr_t x, uintptr_t bias, uintptr_t offsets, uintptr_t y, int64_t rows, int64_t dim, int64_t groups, int32_t dtype) {
   return nn_api.cuda_grouped_bias(ctx, (const void *)x, (const void *)bias, (const int32_t *)offsets, (void *)y, rows, dim, groups, dtype);
 }

@@ -93,6 +93,8 @@
   X(cuda_softcap) \
   X(cuda_geglu) \
   X(cuda_swiglu_clipped) \
+  X(cuda_relu2_gate_backward) \
+  X(cuda_act_dequant_i8) \
   X(cuda_grouped_bias) \
   X(cuda_softmax) \
   X(cuda_softmax_backward) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "71b611206cd3a44c9f7c1538d45dd614eb33352149ea67f13520d9f8ca3a4ac3"
+const HeaderSHA256 = "973ede9719f469b5183b4d1fb0217a9eaa2fde150e44f4578324e8e2f798af72"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -140,6 +140,29 @@ var kernels = []Kernel{
 		{Name: "ld", Kind: SizeParam, C: "int64_t"},
 		{Name: "alpha", Kind: OptionParam, C: "float"},
 		{Name: "limit", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "relu2_gate_backward", Function: "ReLU2GateBackward", Family: "activation", Params: []Param{
+		{Name: "dy", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, dim]", Reads: true},
+		{Name: "gate", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows:ld, dim]", Reads: true,
+			Stride: "ld"},
+		{Name: "up", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows:ld, dim]", Reads: true,
+			Stride: "ld"},
+		{Name: "dgate", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows:ld, dim]", Writes: true,
+			Stride: "ld", Alias: []string{"gate"}},
+		{Name: "dup", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows:ld, dim]", Writes: true,
+			Stride: "ld", Alias: []string{"up"}},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "dim", Kind: SizeParam, C: "int64_t"},
+		{Name: "ld", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "act_dequant_i8", Function: "ActDequantI8", Family: "activation", Params: []Param{
+		{Name: "codes", Kind: PointerParam, C: "const void *", DType: "i8", Shape: "[rows, cols]", Reads: true},
+		{Name: "scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[rows]", Reads: true},
+		{Name: "x", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, cols]", Writes: true},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "cols", Kind: SizeParam, C: "int64_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "grouped_bias", Function: "GroupedBias", Family: "activation", Params: []Param{

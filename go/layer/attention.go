@@ -13,8 +13,7 @@ import (
 // Weights: QKV [(heads + 2 kv_heads) * head_dim, hidden], which may have a bias, Output [hidden, heads * head_dim].
 // (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
 type MQAttention struct {
-	QKV            *Linear
-	Output         Projection
+	QKV, Output    Projection
 	Normed         *HeadNorms // in place of QKV where queries, keys and values have products of their own; or nil
 	Rope           *RopeTables
 	Heads, KVHeads int

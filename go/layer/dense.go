@@ -38,17 +38,27 @@ func (a *AllRows) Close() error {
 }
 
 // The dense network is out = residual + W2 (silu(W1 x) * (W3 x)), one SwiGLU for all tokens: a layer with one expert and no
-// router, by the same products. (Shazeer 2020, "GLU Variants", eq. 6)
+// router, by the same products, or one whose weights are of another kind. (Shazeer 2020, "GLU Variants", eq. 6)
+
+// Network is a dense network whose weights are of another kind: Gated or TernaryNetwork.
+type Network interface {
+	// inside gives what lies between the products of x [tokens, hidden].
+	inside(p *Pass, x *tensor.Tensor) *inside
+	// outputs takes active [tokens, ffn] to [tokens, hidden].
+	outputs(p *Pass, active *tensor.Tensor) *tensor.Tensor
+	// backward gives the gradient of x from dout, both [tokens, hidden], and frees what lies between.
+	backward(p *Pass, dout, x *tensor.Tensor, inside *inside, beta float32) *tensor.Tensor
+}
 
 // dense reports whether the layer is such a one.
-func (m *MoELayer) dense() bool { return m.AllRows != nil }
+func (m *MoELayer) dense() bool { return m.AllRows != nil || m.Network != nil }
 
 // denseForward takes x and residual [tokens, hidden] to the same shape.
 func (m *MoELayer) denseForward(p *Pass, x, residual *tensor.Tensor, keepInside bool) (*tensor.Tensor, *MoEKept) {
 	kept := m.denseAgain(p, x)
 	var out *tensor.Tensor
-	if m.Gated != nil {
-		out = m.Gated.Down.Forward(p, kept.inside.active, nil)
+	if m.Network != nil {
+		out = m.Network.outputs(p, kept.inside.active)
 	} else {
 		out = p.Like(x)
 		m.outputs(p, kept.inside.active, m.AllRows.Offsets(p, x.Dim(0)), out)
@@ -63,8 +73,8 @@ func (m *MoELayer) denseForward(p *Pass, x, residual *tensor.Tensor, keepInside 
 
 // denseAgain gives what denseBackward needs of x.
 func (m *MoELayer) denseAgain(p *Pass, x *tensor.Tensor) *MoEKept {
-	if m.Gated != nil {
-		return &MoEKept{inside: m.Gated.forward(p, x)}
+	if m.Network != nil {
+		return &MoEKept{inside: m.Network.inside(p, x)}
 	}
 	inside := m.beforeW2(p, x, m.AllRows.Offsets(p, x.Dim(0)))
 	inside.rows = nil // which are x itself, and the caller's
@@ -77,8 +87,8 @@ func (m *MoELayer) denseBackward(p *Pass, dout, x *tensor.Tensor, kept *MoEKept,
 	if inside == nil {
 		inside = m.denseAgain(p, x).inside
 	}
-	if m.Gated != nil {
-		return m.Gated.backward(p, dout, x, inside, beta)
+	if m.Network != nil {
+		return m.Network.backward(p, dout, x, inside, beta)
 	}
 	offsets := m.AllRows.Offsets(p, x.Dim(0))
 	m.weightGradient(p, dout, inside.active, offsets, m.W2Grad, beta)

@@ -59,6 +59,12 @@ func (m *MoELayer) weightGradient(p *Pass, dy, x, offsets, grad *tensor.Tensor, 
 
 // gateParts are the halves of gate and up, and how many rows there are, [1].
 func gateParts(p *Pass, gateUp, offsets *tensor.Tensor) (gate, up, used *tensor.Tensor) {
+	gate, up = halves(p, gateUp)
+	return gate, up, p.Narrow(offsets, 0, offsets.Size()-1, 1)
+}
+
+// halves are gate and up, views of their common product [rows, 2*ffn].
+func halves(p *Pass, gateUp *tensor.Tensor) (gate, up *tensor.Tensor) {
 	ffn := gateUp.Dim(1) / 2
-	return p.Narrow(gateUp, 1, 0, ffn), p.Narrow(gateUp, 1, ffn, ffn), p.Narrow(offsets, 0, offsets.Size()-1, 1)
+	return p.Narrow(gateUp, 1, 0, ffn), p.Narrow(gateUp, 1, ffn, ffn)
 }

@@ -5,16 +5,6 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// Projection is a product with a weight, trained or as it is stored.
-type Projection interface {
-	// Forward takes x [rows, in] to y [rows, out], or to the y that is given.
-	Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor
-	// Backward gives the gradient of x [rows, in] from dy [rows, out], into a dx that may be given.
-	Backward(p *Pass, dy, x, dx *tensor.Tensor, beta float32) *tensor.Tensor
-	// BackwardAdding adds the gradient of x to the dx that is there.
-	BackwardAdding(p *Pass, dy, x, dx *tensor.Tensor, beta float32)
-}
-
 // LowRank is what is trained beside a weight [out, in]: A f32 [rank, in] and B f32 [out, rank], whose product, times Scale, is
 // added to it. (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1)
 type LowRank struct {
@@ -103,15 +93,17 @@ func (l *FrozenLinear) backward(p *Pass, dy, x, dx *tensor.Tensor, beta, old flo
 // (Shazeer 2020, "GLU Variants", eq. 6)
 type Gated struct{ Gate, Up, Down *FrozenLinear }
 
-// forward gives what lies between the products.
-func (g *Gated) forward(p *Pass, x *tensor.Tensor) *inside {
+func (g *Gated) inside(p *Pass, x *tensor.Tensor) *inside {
 	made := &inside{gate: g.Gate.Forward(p, x, nil), up: g.Up.Forward(p, x, nil)}
 	made.active = p.Like(made.gate)
 	p.Check(tensor.SwiGLU(made.gate, made.up, nil, made.active))
 	return made
 }
 
-// backward gives the gradient of x from dout, both [tokens, hidden]; it frees what lies between.
+func (g *Gated) outputs(p *Pass, active *tensor.Tensor) *tensor.Tensor {
+	return g.Down.Forward(p, active, nil)
+}
+
 func (g *Gated) backward(p *Pass, dout, x *tensor.Tensor, inside *inside, beta float32) *tensor.Tensor {
 	dactive := g.Down.Backward(p, dout, inside.active, nil, beta)
 	p.Check(tensor.SwiGLUBackward(dactive, inside.gate, inside.up, nil, inside.gate, inside.up))

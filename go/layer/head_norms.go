@@ -8,8 +8,8 @@ import (
 // HeadNorms gives queries, keys and values by products of their own: each weight may be stored in a form of its own, and have
 // an adapter. With Norms the former two are normed head by head, as in Qwen3.
 type HeadNorms struct {
-	Products [3]Projection // of queries, keys and values
-	Norms    [2]*RMSNorm   // of queries and keys, with gains [head_dim]; nil where there are none
+	Products [3]AddingProjection // of queries, keys and values
+	Norms    [2]*RMSNorm         // of queries and keys, with gains [head_dim]; nil where there are none
 	HeadDim  int
 }
 

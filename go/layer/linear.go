@@ -5,6 +5,21 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
+// Projection is a product with a weight: trained, as it is stored, or ternary.
+type Projection interface {
+	// Forward takes x [rows, in] to y [rows, out], or to the y that is given.
+	Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor
+	// Backward gives the gradient of x [rows, in] from dy [rows, out], into a dx that may be given.
+	Backward(p *Pass, dy, x, dx *tensor.Tensor, beta float32) *tensor.Tensor
+}
+
+// AddingProjection is one whose backward can add to what is there.
+type AddingProjection interface {
+	Projection
+	// BackwardAdding adds the gradient of x to the dx that is there.
+	BackwardAdding(p *Pass, dy, x, dx *tensor.Tensor, beta float32)
+}
+
 // Linear is y = x W^T, or x W^T + b, for a weight [out, in] and a bias [out], which is nil where there is none.
 type Linear struct {
 	Weight, Grad   *tensor.Tensor

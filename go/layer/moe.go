@@ -93,7 +93,7 @@ type MoELayer struct {
 	FP8             bool // whether the experts' products round their factors to 8 bits
 
 	AllRows *AllRows // of a dense network, which has one expert and no Router; nil else
-	Gated   *Gated   // the products of a dense network whose weights stay as they are stored; nil else
+	Network Network  // in place of the weights and AllRows of one whose weights are of another kind; nil else
 
 	Parallel *ExpertParallel // nil where all experts are here
 	Index    int             // of the layer in the sums of Parallel

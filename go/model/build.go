@@ -159,6 +159,9 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 	config, prefix := v.model.Config, fmt.Sprintf("model.layers.%d", at)
 	hidden := config.HiddenSize
 	qkvRows := (config.NumHeads + 2*config.NumKVHeads) * config.HeadDim
+	if config.Ternary {
+		return v.ternaryBlock(prefix)
+	}
 	feedForward := v.dense
 	if config.NumExperts > 0 {
 		feedForward = v.mixture
@@ -183,6 +186,36 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 		},
 		PostNorm: v.norm(prefix + ".post_attention_layernorm.weight"),
 		MoE:      feedForward(prefix, at),
+	}
+}
+
+func (v *viewer) ternaryBlock(prefix string) *layer.TransformerBlock {
+	config := v.model.Config
+	hidden, ffn := config.HiddenSize, config.FFNSize
+	queries, keys := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
+	product := func(name string, columns int, norm *layer.RMSNorm, heights ...int) *layer.TernaryLinear {
+		rows := 0
+		for _, height := range heights {
+			rows += height
+		}
+		weight, grad := v.pair(prefix+"."+name+"_proj.weight", rows, columns)
+		return &layer.TernaryLinear{Weight: weight, Grad: grad, Heights: heights, Norm: norm}
+	}
+	return &layer.TransformerBlock{
+		Name:      prefix,
+		InputNorm: v.norm(prefix + ".input_layernorm.weight"),
+		Attention: &layer.MQAttention{
+			QKV:    product("self_attn.q", hidden, nil, queries, keys, keys),
+			Output: product("self_attn.o", queries, v.norm(prefix+".self_attn.attn_sub_norm.weight"), hidden),
+			Rope:   v.model.rope,
+			Heads:  config.NumHeads, KVHeads: config.NumKVHeads,
+		},
+		PostNorm: v.norm(prefix + ".post_attention_layernorm.weight"),
+		MoE: &layer.MoELayer{Network: &layer.TernaryNetwork{
+			GateUp:      product("mlp.gate", hidden, nil, ffn, ffn),
+			Down:        product("mlp.down", ffn, v.norm(prefix+".mlp.ffn_sub_norm.weight"), hidden),
+			SquaredReLU: config.SquaredReLU,
+		}},
 	}
 }
 

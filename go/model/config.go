@@ -37,6 +37,8 @@ type Config struct {
 	QKVBias         bool    `name:"qkv_bias"`
 	QKNorm          bool    `name:"qk_norm"`
 	TieEmbeddings   bool    `name:"tie_embeddings"`
+	Ternary         bool    `name:"ternary"`
+	SquaredReLU     bool    `name:"squared_relu"`
 	RopeFactor      float64 `name:"rope_factor"`
 	RopeLow         float64 `name:"rope_low"`
 	RopeHigh        float64 `name:"rope_high"`
@@ -72,6 +74,11 @@ var fields = options.Fields[Config]([]options.Words{
 	{"qk_norm", "true or false", "whether each head of queries and keys is normed before it is rotated, as in Qwen3; " +
 		"in a dense model without those biases alone"},
 	{"tie_embeddings", "true or false", "whether the head is the table of embeddings; in a dense model alone"},
+	{"ternary", "true or false",
+		"whether all blocks' products have weights -1, 0 and 1 times a number, made of the parameters whenever they are used, " +
+			"and activations of 8 bits, with norms in front of both projections back to the stream, as in BitNet b1.58; " +
+			"in a dense model that trains in f32"},
+	{"squared_relu", "true or false", "whether the gate is max(x, 0)^2 in place of SiLU; with ternary weights alone"},
 	{"rope_factor", "a number, from 1 to 1e+06",
 		"what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are"},
 	{"rope_low", "a number, from 1e-06 to 1",
@@ -187,6 +194,9 @@ func (c Config) Validate() error {
 	if err := c.checkParts(); err != nil {
 		return err
 	}
+	if err := c.checkTernary(); err != nil {
+		return err
+	}
 	if c.QKNorm && c.QKVBias {
 		return fmt.Errorf("qkv_bias is %s; it must be %s with qk_norm", formats.Shown(true), formats.Shown(false))
 	}
@@ -204,7 +214,7 @@ const (
 var (
 	countsOfExperts = []string{"num_experts", "experts_per_token"}
 	optionsOfRouter = []string{"norm_topk_prob", "capacity_factor", "aux_alpha"}
-	optionsOfDense  = []string{"qkv_bias", "qk_norm", "tie_embeddings"}
+	optionsOfDense  = []string{"qkv_bias", "qk_norm", "tie_embeddings", "ternary", "squared_relu"}
 )
 
 // least is the least value of an option that is a whole number.
@@ -237,17 +247,32 @@ func (c Config) checkParts() error {
 	return nil
 }
 
+// checkTernary refuses parts that a model with ternary weights has not, and a part that it has alone.
+func (c Config) checkTernary() error {
+	parts, where := []string{"squared_relu"}, "without"
+	if c.Ternary {
+		parts, where = []string{"qkv_bias", "qk_norm"}, "with"
+	}
+	for _, field := range fields {
+		if slices.Contains(parts, field.Name) && field.Get(&c) == any(true) {
+			return fmt.Errorf("%s is %s; it must be %s %s ternary weights", field.Name, formats.Shown(true), formats.Shown(false), where)
+		}
+	}
+	return nil
+}
+
 // checkTotal refuses sizes whose products leave what the arithmetic of sizes can hold.
 func (c Config) checkTotal() error {
 	of, networks := 7+3*float64(c.NumExperts), float64(c.NumExperts)
 	if c.NumExperts == 0 {
-		of, networks = 9+3*count(c.QKVBias)+2*count(c.QKNorm), 1
+		of, networks = 9+3*count(c.QKVBias)+2*count(c.QKNorm)+2*count(c.Ternary), 1
 	}
 	tensors := float64(c.NumLayers)*of + 3 - count(c.TieEmbeddings)
 	experts := 3 * networks * float64(c.FFNSize)
 	attention := 2 * float64(c.HeadDim) * (float64(c.NumHeads) + float64(c.NumKVHeads))
 	vectors := count(c.QKVBias)*float64(c.HeadDim)*(float64(c.NumHeads)+2*float64(c.NumKVHeads)) +
-		count(c.QKNorm)*2*float64(c.HeadDim)
+		count(c.QKNorm)*2*float64(c.HeadDim) +
+		count(c.Ternary)*(float64(c.NumHeads)*float64(c.HeadDim)+float64(c.FFNSize))
 	rows := (2-count(c.TieEmbeddings))*float64(c.VocabSize) + float64(c.NumLayers)*(attention+float64(c.NumExperts)+experts+2)
 	if tensors > formats.ModelTensors {
 		return fmt.Errorf("num_layers and num_experts make %.0f tensors; a model may have at most %d", tensors,
@@ -292,6 +317,9 @@ func (c Config) NormParameters() int {
 	norms := (2*c.NumLayers + 1) * c.HiddenSize
 	if c.QKNorm {
 		norms += 2 * c.NumLayers * c.HeadDim
+	}
+	if c.Ternary {
+		norms += c.NumLayers * (c.NumHeads*c.HeadDim + c.FFNSize)
 	}
 	return norms
 }

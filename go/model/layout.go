@@ -37,12 +37,14 @@ func (s Spec) Size() int {
 //	model.norm.weight
 //
 // With TieEmbeddings there is no lm_head.weight. With QKVBias, model.layers.L.self_attn.{q,k,v}_proj.bias, side by side,
-// follow the gains of layer L, with QKNorm model.layers.L.self_attn.{q,k}_norm.weight, [head_dim].
+// follow the gains of layer L, with QKNorm model.layers.L.self_attn.{q,k}_norm.weight, [head_dim], with Ternary
+// model.layers.L.self_attn.attn_sub_norm.weight, [heads * head_dim], and model.layers.L.mlp.ffn_sub_norm.weight, [ffn]; the
+// matrices of such a layer are the master weights.
 //
 // A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, [ffn, hidden], and
 // down_proj, [hidden, ffn], where one expert would have w1, w3 and w2.
 //
-// Names are those of Mixtral, Llama, Qwen2 or Qwen3 in Hugging Face transformers, so a checkpoint needs no translation.
+// Names are those of Mixtral, Llama, Qwen2, Qwen3 or BitNet in Hugging Face transformers, so a checkpoint needs no translation.
 type Layout struct {
 	Specs      []Spec
 	Size       int // elements in all
@@ -99,6 +101,10 @@ func NewLayout(config Config) *Layout {
 		if config.QKNorm {
 			layout.add(prefix+".self_attn.q_norm.weight", config.HeadDim)
 			layout.add(prefix+".self_attn.k_norm.weight", config.HeadDim)
+		}
+		if config.Ternary {
+			layout.add(prefix+".self_attn.attn_sub_norm.weight", qRows)
+			layout.add(prefix+".mlp.ffn_sub_norm.weight", ffn)
 		}
 	}
 	layout.add("model.norm.weight", hidden)

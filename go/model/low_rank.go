@@ -258,7 +258,7 @@ func (v *frozenViewer) block(at int) *layer.TransformerBlock {
 			Normed: heads, Output: v.linear(attention + "o_proj"), Rope: v.model.rope, Heads: config.NumHeads, KVHeads: config.NumKVHeads,
 		},
 		PostNorm: v.norm(prefix + ".post_attention_layernorm.weight"),
-		MoE: &layer.MoELayer{AllRows: v.model.allRows, Gated: &layer.Gated{
+		MoE: &layer.MoELayer{Network: &layer.Gated{
 			Gate: v.linear(dense + "gate_proj"), Up: v.linear(dense + "up_proj"), Down: v.linear(dense + "down_proj"),
 		}},
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/formats/ternary"
 )
 
 // Our options and their names in the config.json of Mixtral in Hugging Face transformers. Those that Mixtral lacks
@@ -38,7 +39,7 @@ var (
 		{"rope_high", "high_freq_factor"},
 		{"rope_original", "original_max_position_embeddings"},
 	}
-	// Those that a dense model, which is a Llama, Qwen2 or Qwen3 there, has one value of.
+	// Those that a dense model, which is a Llama, Qwen2, Qwen3 or BitNet there, has one value of.
 	expertNames = slices.Concat(countsOfExperts, optionsOfRouter)
 )
 
@@ -50,6 +51,10 @@ type denseKind struct {
 	context, kvHeads int64
 	headDim          int64 // 0 is hidden_size / num_attention_heads
 	qkvBias, qkNorm  bool
+	ternary          bool
+	normEps          float64
+	ropeBase         float64  // of a config.json that names none
+	activations      []string // what hidden_act may be, first the usual one, where there are several
 }
 
 // fixedOption is an option of config.json that has one value here.
@@ -59,11 +64,14 @@ type fixedOption struct {
 }
 
 var denseKinds = []denseKind{
-	{name: "llama", class: "LlamaForCausalLM", context: 2048, fixed: []fixedOption{{"attention_bias", false}, {"mlp_bias", false}}},
-	{name: "qwen2", class: "Qwen2ForCausalLM", context: 32768, kvHeads: 32, qkvBias: true,
-		fixed: []fixedOption{{"use_sliding_window", false}}},
-	{name: "qwen3", class: "Qwen3ForCausalLM", context: 32768, kvHeads: 32, headDim: 128, qkNorm: true,
-		fixed: []fixedOption{{"attention_bias", false}, {"use_sliding_window", false}}},
+	{name: "llama", class: "LlamaForCausalLM", context: 2048, normEps: 1e-6, ropeBase: 1e4,
+		fixed: []fixedOption{{"attention_bias", false}, {"mlp_bias", false}}},
+	{name: "qwen2", class: "Qwen2ForCausalLM", context: 32768, kvHeads: 32, normEps: 1e-6, ropeBase: 1e4,
+		qkvBias: true, fixed: []fixedOption{{"use_sliding_window", false}}},
+	{name: "qwen3", class: "Qwen3ForCausalLM", context: 32768, kvHeads: 32, headDim: 128, normEps: 1e-6, ropeBase: 1e4,
+		qkNorm: true, fixed: []fixedOption{{"attention_bias", false}, {"use_sliding_window", false}}},
+	{name: "bitnet", class: "BitNetForCausalLM", context: 2048, kvHeads: 5, normEps: 1e-5, ropeBase: 5e5,
+		activations: []string{"relu2", "silu"}, ternary: true, fixed: []fixedOption{{"attention_bias", false}}},
 }
 
 // kindNamed gives the kind of dense model of a model_type; nil when there is none.
@@ -77,12 +85,14 @@ func kindNamed(name any) *denseKind {
 
 // kind is that of a dense model.
 func (c Config) kind() denseKind {
-	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool { return kind.qkvBias == c.QKVBias && kind.qkNorm == c.QKNorm })
+	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool {
+		return kind.qkvBias == c.QKVBias && kind.qkNorm == c.QKNorm && kind.ternary == c.Ternary
+	})
 	return denseKinds[at]
 }
 
-// Rotary base of a config.json that names none.
-const mixtralRopeBase, denseRopeBase = 1e6, 1e4
+// Rotary base of a Mixtral's config.json that names none.
+const mixtralRopeBase = 1e6
 
 // namesOf lists the options that a config.json has by names of its own, and those that it has under "nncuda".
 func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) {
@@ -96,7 +106,7 @@ func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) 
 	return theirs, own
 }
 
-// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama.
+// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3, BitNet or Llama.
 func (c Config) Mixtral() *formats.Object {
 	class, kind := "MixtralForCausalLM", "mixtral"
 	ofKind := formats.NewObject("attention_dropout", 0.0, "router_jitter_noise", 0.0, "output_router_logits", false,
@@ -109,6 +119,10 @@ func (c Config) Mixtral() *formats.Object {
 		for _, option := range own.fixed {
 			ofKind.Set(option.name, option.value)
 		}
+		if own.ternary { // with which transformers rounds master weights while it runs
+			ofKind.Set("quantization_config", formats.NewObject("quant_method", "bitnet", "linear_class", "autobitlinear",
+				"quantization_mode", "online"))
+		}
 		ofKind.Set("attention_dropout", 0.0)
 	}
 	values, extra := c.Object(), formats.NewObject()
@@ -118,7 +132,11 @@ func (c Config) Mixtral() *formats.Object {
 		object.Set(name.theirs, values.Get(name.ours))
 	}
 	object.Update(c.ropeOfFolder())
-	object.Set("hidden_act", "silu")
+	activation := "silu"
+	if c.SquaredReLU {
+		activation = "relu2"
+	}
+	object.Set("hidden_act", activation)
 	object.Update(ofKind)
 	object.Update(formats.NewObject("tie_word_embeddings", c.TieEmbeddings, "torch_dtype", "float32", "pad_token_id", 0,
 		"bos_token_id", 2, "eos_token_id", 3))
@@ -129,14 +147,19 @@ func (c Config) Mixtral() *formats.Object {
 	return object
 }
 
-// ConfigFromMixtral reads the content of a config.json of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another. It is an
-// error when it is of another model, lacks something, or asks for what this model does not do.
+// ConfigFromMixtral reads the content of a config.json of a Mixtral, Llama, Qwen2, Qwen3 or BitNet, of this program or another.
+// It is an error when it is of another model, lacks something, or asks for what this model does not do.
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
 	kind := kindNamed(values.Get("model_type"))
 	dense := kind != nil
 	needed := []fixedOption{{"hidden_act", "silu"}}
 	switch {
+	case dense && kind.ternary:
+		needed = kind.fixed
+		if err := checkMasters(values); err != nil {
+			return config, err
+		}
 	case dense:
 		needed = append(needed, kind.fixed...)
 	case sameScalar(values.Get("model_type"), "mixtral"):
@@ -160,7 +183,7 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 		if options, err = kind.usual(values); err != nil {
 			return config, err
 		}
-		base = denseRopeBase
+		base = kind.ropeBase
 	}
 	theirs, _ := namesOf(dense)
 	for _, name := range theirs {
@@ -218,7 +241,7 @@ func (k denseKind) usual(values *formats.Object) (*formats.Object, error) {
 			return nil, fmt.Errorf("layer_types is %s; this model has 'full_attention' in all layers", formats.Shown(kinds))
 		}
 	}
-	options := formats.NewObject("num_experts", int64(0), "experts_per_token", int64(0), "norm_eps", 1e-6, "context", k.context)
+	options := formats.NewObject("num_experts", int64(0), "experts_per_token", int64(0), "norm_eps", k.normEps, "context", k.context)
 	if k.kvHeads > 0 {
 		options.Set("num_kv_heads", k.kvHeads)
 	}
@@ -230,7 +253,30 @@ func (k denseKind) usual(values *formats.Object) (*formats.Object, error) {
 	if tied := values.Get("tie_word_embeddings"); tied != nil {
 		options.Set("tie_embeddings", tied)
 	}
+	if k.ternary {
+		gate := any(k.activations[0])
+		if values.Has("hidden_act") {
+			gate = values.Get("hidden_act")
+		}
+		named := func(one string) bool { return sameScalar(gate, one) }
+		if !slices.ContainsFunc(k.activations, named) {
+			return nil, fmt.Errorf("hidden_act is %s; this model has '%s'", formats.Shown(gate), strings.Join(k.activations, "' or '"))
+		}
+		options.Set("ternary", true)
+		options.Set("squared_relu", named("relu2"))
+	}
 	return options, nil
+}
+
+// checkMasters refuses a BitNet whose weights are rounded already. Whatever numbers would be rounded to them again, what they
+// were rounded from is lost, and with it how near each is to its neighbour.
+func checkMasters(values *formats.Object) error {
+	quantization, err := ternary.QuantizationFromFolder(values)
+	if err == nil && !quantization.Online {
+		err = errors.New("quantization_config says that the weights are ternary already; training needs the master weights that " +
+			"they were rounded from: take the folder with these, in bf16 or f32")
+	}
+	return err
 }
 
 // sameScalar compares without the panic that == has for values that cannot be compared.

@@ -141,6 +141,9 @@ func newZero(
 	if err := errors.Join(config.Validate(), precision.Validate()); err != nil {
 		return nil, err
 	}
+	if config.Ternary && precision != F32 {
+		return nil, fmt.Errorf("precision is %s; a model with ternary weights, which come of f32, trains in f32", precision)
+	}
 	model := &MoETransformer{Config: config, Precision: precision, Layout: NewLayout(config), ctx: ctx}
 	for _, option := range options {
 		option(model)

@@ -81,7 +81,7 @@ func changesToTry(config model.Config, options train.Config) iter.Seq[[][]Change
 	}
 	again := slices.Concat([]Change{{"activation_checkpointing", int64(1)}}, none)
 	bf16 := []Change{{"precision", string(model.BF16)}}
-	wide := options.Precision == model.F32
+	wide := options.Precision == model.F32 && !config.Ternary
 	return func(yield func([][]Change) bool) {
 		tries := [][][]Change{micro}
 		if every != 1 && !experts {

@@ -94,6 +94,77 @@ func SwiGLUClipped(gate, up, y *Tensor, alpha, limit float32) error {
 		limit, dtype)
 }
 
+// ReLU2GateBackward calls cuda_relu2_gate_backward.
+//
+// Gradient of the squared-ReLU gate: dgate = 2 * dy * up * max(gate, 0), dup = dy * max(gate, 0)^2. (So et al. 2021,
+// "Primer")
+//
+//   - dy, in dtype [rows, dim]: gradient of y
+//   - gate, in dtype [rows:ld, dim]: as in the forward call, relu2_gate
+//   - up, in dtype [rows:ld, dim]: as in the forward call
+//   - dgate, out dtype [rows:ld, dim], may be gate itself: gradient of gate
+//   - dup, out dtype [rows:ld, dim], may be up itself: gradient of up
+func ReLU2GateBackward(dy, gate, up, dgate, dup *Tensor) error {
+	check := begin("relu2_gate_backward", "rows and dim from dy")
+	if !check.required("dy", dy, 2, dense) ||
+		!check.required("gate", gate, 2, strided) ||
+		!check.required("up", up, 2, strided) ||
+		!check.required("dgate", dgate, 2, strided) ||
+		!check.required("dup", dup, 2, strided) {
+		return check.err
+	}
+	check.same(named{"dy", dy}, named{"gate", gate}, named{"up", up}, named{"dgate", dgate}, named{"dup", dup})
+	rows := dy.extent(2, 0)
+	dim := dy.extent(2, 1)
+	dtype := dy.dtype
+	check.dtype("gate", gate, dtype)
+	check.dtype("up", up, dtype)
+	check.dtype("dgate", dgate, dtype)
+	check.dtype("dup", dup, dtype)
+	check.shape("dy", dy, "[rows, dim]", rows, dim)
+	check.shape("gate", gate, "[rows:ld, dim]", rows, dim)
+	check.shape("up", up, "[rows:ld, dim]", rows, dim)
+	check.shape("dgate", dgate, "[rows:ld, dim]", rows, dim)
+	check.shape("dup", dup, "[rows:ld, dim]", rows, dim)
+	ld := check.strides("ld", 2, named{"gate", gate}, named{"up", up}, named{"dgate", dgate}, named{"dup", dup})
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.ReLU2GateBackward(dy.memory(), gate.memory(), up.memory(), dgate.memory(), dup.memory(),
+		int64(rows), int64(dim), int64(ld), dtype)
+}
+
+// ActDequantI8 calls cuda_act_dequant_i8.
+//
+// What rows in 8 bits stand for: x = codes * scale. The gradient of a weight takes it for the input that the product
+// had, while the rounding counts as the identity. (Ma et al. 2024, eq. 4; Bengio, Léonard, Courville 2013, section 4)
+//
+//   - codes, in i8 [rows, cols]: from act_quant_i8 or rmsnorm_quant_i8
+//   - scale, in f32 [rows]: of each row
+//   - x, out dtype [rows, cols]: output
+func ActDequantI8(codes, scale, x *Tensor) error {
+	check := begin("act_dequant_i8", "rows and cols from codes")
+	if !check.required("codes", codes, 2, dense) ||
+		!check.required("scale", scale, 1, dense) ||
+		!check.required("x", x, 2, dense) {
+		return check.err
+	}
+	check.same(named{"codes", codes}, named{"x", x})
+	check.folds("rows", ranked{named{"codes", codes}, 2}, ranked{named{"scale", scale}, 1})
+	rows := codes.extent(2, 0)
+	cols := codes.extent(2, 1)
+	dtype := x.dtype
+	check.dtype("codes", codes, cuda.I8)
+	check.dtype("scale", scale, cuda.F32)
+	check.shape("codes", codes, "[rows, cols]", rows, cols)
+	check.shape("scale", scale, "[rows]", rows)
+	check.shape("x", x, "[rows, cols]", rows, cols)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.ActDequantI8(codes.memory(), scale.memory(), x.memory(), int64(rows), int64(cols), dtype)
+}
+
 // GroupedBias calls cuda_grouped_bias.
 //
 // Biases of grouped rows, such as those of experts: y[r] = x[r] + bias[g] for the rows offsets[g] .. offsets[g+1]-1.

@@ -20,6 +20,8 @@ var typed = []typedKernel{
 	{"softcap", tensor.Softcap, []string{"x", "y", "cap"}},
 	{"geglu", tensor.Geglu, []string{"gate", "up", "y"}},
 	{"swiglu_clipped", tensor.SwiGLUClipped, []string{"gate", "up", "y", "alpha", "limit"}},
+	{"relu2_gate_backward", tensor.ReLU2GateBackward, []string{"dy", "gate", "up", "dgate", "dup"}},
+	{"act_dequant_i8", tensor.ActDequantI8, []string{"codes", "scale", "x"}},
 	{"grouped_bias", tensor.GroupedBias, []string{"x", "bias", "offsets", "y"}},
 	{"softmax", tensor.Softmax, []string{"x", "y"}},
 	{"softmax_backward", tensor.SoftmaxBackward, []string{"dy", "y", "dx"}},

@@ -82,6 +82,12 @@ def geglu(gate: Tensor, up: Tensor, *, y: Tensor | None = None) -> Tensor:
 def swiglu_clipped(gate: Tensor, up: Tensor, *, alpha: float = 1.702, limit: float = 7.0, y: Tensor | None = None) -> Tensor:
     """Clipped SwiGLU gate: with g = min(gate, limit) and u = up held between -limit and limit, y = g * sigmoid(alpha * g) * (u + 1)."""
 
+def relu2_gate_backward(dy: Tensor, gate: Tensor, up: Tensor, *, dgate: Tensor | None = None, dup: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Gradient of the squared-ReLU gate: dgate = 2 * dy * up * max(gate, 0), dup = dy * max(gate, 0)^2."""
+
+def act_dequant_i8(codes: Tensor, scale: Tensor, *, dtype: FloatLike | None = None, x: Tensor | None = None) -> Tensor:
+    """What rows in 8 bits stand for: x = codes * scale."""
+
 def grouped_bias(x: Tensor, bias: Tensor, offsets: Tensor, *, y: Tensor | None = None) -> Tensor:
     """Biases of grouped rows, such as those of experts: y[r] = x[r] + bias[g] for the rows offsets[g] .. offsets[g+1]-1."""
 

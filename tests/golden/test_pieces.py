@@ -41,7 +41,7 @@ PIECES = {
     "zero_grad": lambda d, t: {"n": 30001},
     "swiglu": lambda d, t: gates(d),
     "relu2_gate": lambda d, t: gates(d),
-    "swiglu_backward": lambda d, t: {"dy": d.bell(100, 300), **gates(d)},
+    **dict.fromkeys(("swiglu_backward", "relu2_gate_backward"), lambda d, t: {"dy": d.bell(100, 300), **gates(d)}),
     "softmax": lambda d, t: {"x": d.bell(40, 700)},
     "softmax_backward": lambda d, t: softmax.backward(d, 40, 700, t),
     "rmsnorm": lambda d, t: rmsnorm.forward(d, 100, 300),

@@ -211,6 +211,37 @@ eval_batches = 2
         "wide.tokens",
         held_out="held-out.tokens",
     ),
+    # Ternary weights from master weights, as in a BitNet, with widths that are multiples of nothing.
+    "ternary": Options(
+        """
+hidden_size = 40
+num_layers = 2
+num_heads = 5
+num_kv_heads = 1
+head_dim = 8
+num_experts = 0
+experts_per_token = 0
+ffn_size = 51
+context = 24
+extended_context = 48
+ternary = true
+squared_relu = true
+tie_embeddings = true
+init_std = 0.1
+""",
+        """
+batch_size = 5
+micro_batch_size = 2
+sequence_length = 24
+warmup_steps = 2
+learning_rate = 0.01
+seed = 13
+eval_every = 10
+eval_batches = 2
+""",
+        "wide.tokens",
+        held_out="held-out.tokens",
+    ),
     # Eleven micro-batches for eight replicas: three of them run two. Parameters are a few pieces of the size that ranks
     # share out, experts drop slots, and no count is a multiple of another.
     "replicas": Options(
@@ -275,6 +306,10 @@ PRECISIONS: dict[str, tuple[str, list[object]]] = {
     "dense, bf16, every second block again": ("dense", ["--precision", "bf16", "--activation-checkpointing", 2]),
     "dense, fp8, the network again": ("dense", ["--precision", "fp8", "--recompute-experts"]),
     "dense, f16": ("dense", ["--precision", "f16", "--moments", "f8"]),
+    "ternary, SiLU, documents, every second block again": (
+        "ternary",
+        ["--no-squared-relu", "--no-tie-embeddings", "--document-mask", DOCUMENT_END, "--activation-checkpointing", 2],
+    ),
     "conversations, f16, experts again": ("conversations", ["--precision", "f16", "--recompute-experts"]),
     "moments in 8 bits, bf16": ("ragged", ["--moments", "f8", "--precision", "bf16"]),
 }

@@ -215,6 +215,40 @@ def test_published_llama(workshop: Workshop, language: languages.Language, tmp_p
     assert f"{folder / 'config.json'}: attention_bias is " in refused
 
 
+@pytest.mark.case("training that begins with a BitNet of Hugging Face, in bf16")
+def test_published_bitnet(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
+    """Master weights in bf16, with what transformers leaves out; what is ternary already, and another precision, are
+    refused, and nothing is written."""
+    source, folder = list_checkpoints(workshop.reference("ternary") / "checkpoints")[-1], tmp_path / "folder"
+    folder.mkdir()
+    stored = SafetensorsFile(source / "model.safetensors")
+    write_safetensors(
+        folder / "model.safetensors", {name: one.astype(ml_dtypes.bfloat16) for name, one in stored.items()}
+    )
+    config = json.loads((source / "config.json").read_text())
+    for name in ("nncuda", "attention_bias", "hidden_act", "initializer_range"):
+        del config[name]
+    (folder / "config.json").write_text(json.dumps(config))
+    runs = []
+    for number, name in enumerate(("python", language.name)):
+        runs.append(tmp_path / f"{number}")
+        flags = [*USUAL, "--sequence-length", 24, "--steps", 3, "--data", workshop.folder / "wide.tokens"]
+        find(name).run("train", runs[-1], "--from", folder, *flags)
+    assert not (difference := differences.of_runs(*runs)), difference
+    saved = json.loads((list_checkpoints(runs[1] / "checkpoints")[-1] / "config.json").read_text())
+    assert (saved["model_type"], saved["hidden_act"]) == ("bitnet", "relu2")
+    assert saved["quantization_config"] == config["quantization_config"]
+    line = ["--from", folder, "--data", workshop.folder / "wide.tokens"]
+    refused = said(language.run("train", tmp_path / "no", *line, "--precision", "bf16", code=WRONG_FILE))
+    assert "precision is bf16; a model with ternary weights, which come of f32, trains in f32" in refused
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "bitnet"}}))
+    refused = said(language.run("train", tmp_path / "no", *line, code=WRONG_FILE))
+    assert (
+        f"{folder / 'config.json'}: quantization_config says that the weights are ternary already; training " in refused
+    )
+    assert not (tmp_path / "no").exists()
+
+
 CUT_OFF = ["--sequence-length", 16, "--batch-size", 2, "--steps", 2]
 
 

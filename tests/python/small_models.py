@@ -47,6 +47,10 @@ QWEN2 = dataclasses.replace(DENSE, qkv_bias=True, tie_embeddings=True)
 #: With the norms of Qwen3.
 QWEN3 = dataclasses.replace(DENSE, qk_norm=True)
 
+#: With the ternary weights of BitNet b1.58: those of its 2B4T, and those of the first such models.
+TERNARY = dataclasses.replace(DENSE, ternary=True, squared_relu=True, tie_embeddings=True)
+TERNARY_SILU = dataclasses.replace(DENSE, ternary=True)
+
 
 def reference_config(config: MoEConfig) -> reference.Config:
     """The same model for the reference."""
@@ -69,16 +73,18 @@ def reference_config(config: MoEConfig) -> reference.Config:
         qkv_bias=config.qkv_bias,
         tie_word_embeddings=config.tie_embeddings,
         rope_divisors=config.rope_divisors(),
+        ternary=config.ternary,
+        squared_relu=config.squared_relu,
     )
 
 
 def random_model(ctx: nncuda.Context, config: MoEConfig, seed: int) -> MoETransformer:
-    """A model with random matrices whose biases and norms of heads are random, too, and not 0 and 1 as a new one's."""
+    """A model with random matrices whose biases and further norms are random, too, and not 0 and 1 as a new one's."""
     model, rng = MoETransformer(ctx, config, seed=seed), np.random.default_rng(seed)
     for name, tensor in model.parameters.items():
         if name.endswith(".bias"):
             tensor.copy_(rng.normal(0.0, 0.3, tensor.shape).astype(np.float32))
-        elif name.endswith(("q_norm.weight", "k_norm.weight")):
+        elif name.endswith(("q_norm.weight", "k_norm.weight", "sub_norm.weight")):
             tensor.copy_(rng.normal(1.0, 0.3, tensor.shape).astype(np.float32))
     return model
 

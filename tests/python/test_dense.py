@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import DENSE, LLAMA3, QWEN2, QWEN3, TINY, random_batch, random_model, reference_config
+from small_models import DENSE, LLAMA3, QWEN2, QWEN3, TERNARY, TINY, random_batch, random_model, reference_config
 
 import nncuda
 from nncuda.formats import SafetensorsFile
@@ -52,6 +52,7 @@ def test_parameters_are_counted(ctx: nncuda.Context) -> None:
         (DENSE, DENSE.num_layers * 9 + 3),
         (QWEN2, DENSE.num_layers * 12 + 2),
         (QWEN3, DENSE.num_layers * 11 + 3),
+        (TERNARY, DENSE.num_layers * 11 + 2),
     ):
         model = MoETransformer(ctx, config)
         assert model.layout.size == config.num_parameters == config.num_active_parameters
@@ -190,7 +191,7 @@ def test_gradients_of_a_tied_head_are_not_partitioned(ctx: nncuda.Context) -> No
         MoETransformer(ctx, QWEN2, partition_gradients=True)
 
 
-@pytest.mark.parametrize("config", [DENSE, QWEN2, QWEN3], ids=["Llama", "Qwen2", "Qwen3"])
+@pytest.mark.parametrize("config", [DENSE, QWEN2, QWEN3, TERNARY], ids=["Llama", "Qwen2", "Qwen3", "BitNet"])
 def test_what_is_found_again_changes_no_bit(ctx: nncuda.Context, config: MoEConfig) -> None:
     batch, gradients = random_batch(config, 3, 11), []
     for options in ({}, {"recompute_experts": True}, {"activation_checkpointing": 1}):

@@ -11,11 +11,25 @@ import itertools
 
 import numpy as np
 import pytest
-from small_models import DENSE, LLAMA3, QWEN2, QWEN3, TINY, random_batch, random_model, reference_config
+from small_models import (
+    DENSE,
+    LLAMA3,
+    QWEN2,
+    QWEN3,
+    TERNARY,
+    TERNARY_SILU,
+    TINY,
+    random_batch,
+    random_model,
+    reference_config,
+)
 
 import nncuda
+from nncuda import kernels
+from nncuda.layers import TernaryLinear
 from nncuda.models import MoEConfig, MoETransformer
 from nncuda.reference import model as reference
+from nncuda.reference.layers import Roundings
 from nncuda.train import TrainConfig, Trainer
 
 CASES = {
@@ -84,6 +98,47 @@ def test_gradients(ctx: nncuda.Context, name: str, micro: int) -> None:
     assert result.loss + result.aux_loss == pytest.approx(exact_loss, rel=1e-5)  # some 40 roundings of 2^-24 deep
     norm = np.sqrt(sum(float((gradient**2).sum()) for gradient in exact.values()))
     assert result.grad_norm == pytest.approx(norm, rel=1e-5)
+
+
+class Taken(Roundings):
+    """The rows that a model's products took, call after call: where a value lies in the middle between two codes, the
+    least difference in front of it decides, so both passes are given the same."""
+
+    def __init__(self, rows: list[np.ndarray]):
+        self._rows = iter(rows)
+
+    def rows(self, x: np.ndarray) -> np.ndarray:
+        return next(self._rows).astype(x.dtype)
+
+
+@pytest.mark.parametrize("config", [TERNARY, TERNARY_SILU], ids=["squared ReLU, a tied head", "SiLU"])
+@pytest.mark.parametrize("micro", [4, 3])
+def test_gradients_of_master_weights(
+    ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch, config: MoEConfig, micro: int
+) -> None:
+    """Straight through both roundings. (Bengio, Léonard, Courville 2013, section 4)"""
+    inputs, targets = random_batch(config, 4, 17)
+    targets[0, :5] = -100
+    model, taken = random_model(ctx, config, seed=3), []
+    forward = TernaryLinear.forward
+
+    def watched(product: TernaryLinear, x: nncuda.Tensor) -> nncuda.Tensor:
+        normed = x if product.norm is None else product.norm.forward(x)
+        codes, scale = kernels.act_quant_i8(normed)
+        taken.append(codes.numpy().astype(np.float64) * scale.numpy()[:, None])
+        return forward(product, x)
+
+    monkeypatch.setattr(TernaryLinear, "forward", watched)
+    params = {dtype: parameters_of(model, dtype) for dtype in (np.float64, np.float32)}
+    trainer = Trainer(model, TrainConfig(batch_size=4, micro_batch_size=micro, sequence_length=17))
+    result = trainer.train_step(inputs, targets)
+    batches = micro_batches(inputs, targets, micro)
+    exact_loss, exact = reference.loss_and_gradients(
+        params[np.float64], reference_config(config), batches, Taken(taken)
+    )
+    _, plain = reference.loss_and_gradients(params[np.float32], reference_config(config), batches, Taken(taken))
+    assert_as_good_as(model.gradients.arrays(), plain, exact)
+    assert result.loss == pytest.approx(exact_loss, rel=1e-5)
 
 
 def test_logits_in_chunks(ctx: nncuda.Context) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nncuda.reference import attention, elementwise, gemm, loss, moe, rmsnorm, rope, softmax
+from nncuda.reference import activation, attention, elementwise, gemm, layers, loss, moe, rmsnorm, rope, softmax
 from nncuda.reference import embedding as tables
 from nncuda.reference import model as transformer
 
@@ -58,6 +58,16 @@ def test_swiglu(rng):
     d = elementwise.swiglu_backward(dy, gate, up)
     check(
         lambda: np.sum(dy * elementwise.swiglu(gate, up)["y"]),
+        {"gate": gate, "up": up},
+        {"gate": d["dgate"], "up": d["dup"]},
+    )
+
+
+def test_relu2_gate(rng):
+    gate, up, dy = rng.normal(size=(3, 3, 5))
+    d = activation.relu2_gate_backward(dy, gate, up)
+    check(
+        lambda: np.sum(dy * elementwise.relu2_gate(gate, up)["y"]),
         {"gate": gate, "up": up},
         {"gate": d["dgate"], "up": d["dup"]},
     )
@@ -328,4 +338,49 @@ def test_model(changes):
             total += transformer.auxiliary_loss(saved, config) * ids.size / sum(ids.size for ids, _ in batches)
         return total
 
+    check(f, params, gradients)
+
+
+class Shifted(layers.Roundings):
+    """What roundings add stays as it was at first, so that they are the identity and a constant, which is how gradients
+    take them."""
+
+    def __init__(self):
+        self.kept, self.at = [], 0
+
+    def again(self):
+        self.at = 0
+        return self
+
+    def rows(self, x):
+        return self.shifted(x, super().rows)
+
+    def weight(self, name, weight):
+        return self.shifted(weight, lambda value: super(Shifted, self).weight(name, value))
+
+    def shifted(self, x, rounded):
+        if self.at == len(self.kept):
+            self.kept.append(rounded(x) - x)
+        self.at += 1
+        return x + self.kept[self.at - 1]
+
+
+@pytest.mark.parametrize("squared_relu", [False, True])
+def test_ternary_model(squared_relu):
+    """Each rounding the identity and a constant, whose differences are the gradients of straight-through estimation."""
+    changes = {"num_local_experts": 0, "ternary": True, "squared_relu": squared_relu, "tie_word_embeddings": True}
+    config = transformer.Config(**{**TINY.__dict__, **changes})
+    rng, params = np.random.default_rng(3), transformer.initial(config, seed=7, std=0.5)
+    for name, value in params.items():
+        if value.ndim == 1:
+            params[name] = rng.uniform(0.5, 1.5, value.shape)
+    ids, targets = rng.integers(0, config.vocab_size, (2, 2, 4))
+    shifted = Shifted()
+
+    def f():
+        logits, _ = transformer.forward(params, config, ids, shifted.again())
+        return loss.cross_entropy_forward(logits, targets.ravel(), -100)["loss_sum"][0] / targets.size
+
+    f()
+    _, gradients = transformer.loss_and_gradients(params, config, [(ids, targets)], shifted.again())
     check(f, params, gradients)

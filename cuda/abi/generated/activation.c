@@ -54,6 +54,40 @@ NNCUDA_API int32_t cuda_swiglu_clipped(nncuda_ctx *ctx, const void *gate, const 
   return nn_call_launch(&call, &args, sizeof args);
 }
 
+NNCUDA_API int32_t cuda_relu2_gate_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up,
+    void *dgate, void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_relu2_gate_backward);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "dim", dim);
+  nn_call_tensor(&call, NN_ROLE_IN, "dy", dy, dtype, NULL, 0, NN_SHAPE("[rows, dim]", rows, dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "gate", gate, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "up", up, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "dgate", dgate, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "dup", dup, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
+  nn_call_alias(&call, "dgate", "gate");
+  nn_call_alias(&call, "dup", "up");
+  const nn_relu2_gate_backward_args args = {dy, gate, up, dgate, dup, rows, dim, ld, dtype};
+  check_relu2_gate_backward(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_act_dequant_i8(nncuda_ctx *ctx, const void *codes, const float *scale, void *x, int64_t rows,
+    int64_t cols, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_act_dequant_i8);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "cols", cols);
+  nn_call_tensor(&call, NN_ROLE_IN, "codes", codes, NNCUDA_I8, NULL, 0, NN_SHAPE("[rows, cols]", rows, cols));
+  nn_call_tensor(&call, NN_ROLE_IN, "scale", scale, NNCUDA_F32, NULL, 0, NN_SHAPE("[rows]", rows));
+  nn_call_tensor(&call, NN_ROLE_OUT, "x", x, dtype, NULL, 0, NN_SHAPE("[rows, cols]", rows, cols));
+  const nn_act_dequant_i8_args args = {codes, scale, x, rows, cols, dtype};
+  check_act_dequant_i8(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
 NNCUDA_API int32_t cuda_grouped_bias(nncuda_ctx *ctx, const void *x, const void *bias, const int32_t *offsets, void *y,
     int64_t rows, int64_t dim, int64_t groups, int32_t dtype) {
   nn_call call;

@@ -35,6 +35,27 @@ typedef struct nn_swiglu_clipped_args {
   int32_t dtype;
 } nn_swiglu_clipped_args;
 
+typedef struct nn_relu2_gate_backward_args {
+  const void *dy;
+  const void *gate;
+  const void *up;
+  void *dgate;
+  void *dup;
+  int64_t rows;
+  int64_t dim;
+  int64_t ld;
+  int32_t dtype;
+} nn_relu2_gate_backward_args;
+
+typedef struct nn_act_dequant_i8_args {
+  const int8_t *codes;
+  const float *scale;
+  void *x;
+  int64_t rows;
+  int64_t cols;
+  int32_t dtype;
+} nn_act_dequant_i8_args;
+
 typedef struct nn_grouped_bias_args {
   const void *x;
   const void *bias;

@@ -1,7 +1,6 @@
 package stored
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,105 +10,7 @@ import (
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
-// tables are the tensors of a BitNet that may be in blocks.
-var tables = []string{embeddingName, headName}
-
-const (
-	// ourMethod is the quant_method in the config.json of a folder whose matrices are in tern2.
-	ourMethod   = "nncuda-tern2"
-	scaleSuffix = "_scale"
-)
-
-// quantization is what `quantization_config` says.
-type quantization struct {
-	packed  bool              // ours: tern2, and weight_scale f32 [1] is the factor
-	online  bool              // master weights: scale and codes come from them
-	divides bool              // weights are to be divided by weight_scale, and not multiplied
-	blocks  map[string]string // ours: the formats of the tables that are in blocks, by name
-}
-
-// quantizationFromFolder reads `quantization_config` of a config.json; without it, weights are master weights.
-//
-// linear_class "bitlinear", the default, divides by weight_scale, "autobitlinear" multiplies; quantization_mode "online"
-// has master weights. (transformers, integrations/bitnet.py) An error for what this engine does not do.
-func quantizationFromFolder(values *formats.Object) (quantization, error) {
-	value := values.Get("quantization_config")
-	if value == nil {
-		return quantization{online: true}, nil
-	}
-	given, ok := value.(*formats.Object)
-	if !ok {
-		return quantization{}, fmt.Errorf("quantization_config is %s; it must be an object", formats.Shown(value))
-	}
-	switch method := given.Get("quant_method"); method {
-	case ourMethod:
-		return ourQuantization(given)
-	case "bitnet":
-	default:
-		return quantization{}, fmt.Errorf("quant_method is %s; this program reads 'bitnet' and '%s'", formats.Shown(method), ourMethod)
-	}
-	linear, err := choice(given, "linear_class", "bitlinear", "autobitlinear")
-	if err != nil {
-		return quantization{}, err
-	}
-	mode, err := choice(given, "quantization_mode", "offline", "online")
-	if err != nil {
-		return quantization{}, err
-	}
-	if normed := given.Get("use_rms_norm"); given.Has("use_rms_norm") && normed != any(false) {
-		return quantization{}, fmt.Errorf("use_rms_norm is %s; it may be False", formats.Shown(normed))
-	}
-	kept := given.Get("modules_to_not_convert")
-	list, isList := kept.([]any)
-	if !formats.IsEmpty(kept) && kept != nil && (!isList || slices.ContainsFunc(list, isOfLayers)) {
-		return quantization{}, fmt.Errorf("modules_to_not_convert is %s; this engine has ternary weights in all layers",
-			formats.Shown(kept))
-	}
-	return quantization{online: mode == "online" && linear == "autobitlinear", divides: linear == "bitlinear"}, nil
-}
-
-// choice is one of two texts, the first where none is given.
-func choice(given *formats.Object, name, usual, other string) (string, error) {
-	if !given.Has(name) {
-		return usual, nil
-	}
-	value, _ := given.Get(name).(string)
-	if value != usual && value != other {
-		return "", fmt.Errorf("%s is %s; it may be '%s' or '%s'", name, formats.Shown(given.Get(name)), usual, other)
-	}
-	return value, nil
-}
-
-// isOfLayers says whether an entry of modules_to_not_convert is none, or names a matrix of a layer.
-func isOfLayers(module any) bool {
-	name, ok := module.(string)
-	return !ok || strings.Contains(name, "_proj") || strings.Contains(name, "layers")
-}
-
-func ourQuantization(given *formats.Object) (quantization, error) {
-	made := quantization{packed: true, blocks: make(map[string]string)}
-	var known []string
-	for _, format := range formats.BlockFormats {
-		if !format.IsPlain() {
-			known = append(known, format.Name)
-		}
-	}
-	if !given.Has("blocks") {
-		return made, nil
-	}
-	blocks, ok := given.Get("blocks").(*formats.Object)
-	if ok {
-		for _, name := range blocks.Names() {
-			made.blocks[name], _ = blocks.Get(name).(string)
-			ok = ok && slices.Contains(tables, name) && slices.Contains(known, made.blocks[name])
-		}
-	}
-	if !ok {
-		return made, fmt.Errorf("blocks is %s; it may give %s one of %s", formats.Shown(given.Get("blocks")),
-			strings.Join(tables, " and "), strings.Join(known, ", "))
-	}
-	return made, nil
-}
+const scaleSuffix = "_scale"
 
 // eachMatrix makes the matrices of a model by the names of LlamaConfig.Shapes.
 func eachMatrix(
@@ -208,7 +109,7 @@ func tableInBlocks(
 
 // matricesFromFolder gives the matrices of a folder; all but the codes is checked.
 func matricesFromFolder(
-	path string, config LlamaConfig, quantized quantization, folder *safetensors.Folder,
+	path string, config LlamaConfig, quantized ternary.Quantization, folder *safetensors.Folder,
 ) (map[string]*ternary.Matrix, error) {
 	return eachMatrix(config, func(name string, rows, columns int) (*ternary.Matrix, error) {
 		tensor, found := folder.Tensor(name)
@@ -223,16 +124,16 @@ func matricesFromFolder(
 		}
 		inBytes, pages := tensor.DType == safetensors.U8, folder.Pages(name)
 		switch {
-		case quantized.packed && !inBytes:
-			return nil, wrong(path, "tensor %s has dtype %s; weights of %s are uint8", name, tensor.DType.Name(), ourMethod)
-		case quantized.packed:
+		case quantized.Packed && !inBytes:
+			return nil, wrong(path, "tensor %s has dtype %s; weights of %s are uint8", name, tensor.DType.Name(), ternary.OurMethod)
+		case quantized.Packed:
 			stored, rowBytes := ternary.Tern2Shape(rows, columns)
 			if err := need(" in tern2", stored, rowBytes); err != nil {
 				return nil, err
 			}
 			scale, err := scaleInFolder(path, name, quantized, folder)
 			return ternary.FromTern2(path, name, rows, columns, tensor.Bytes, pages, scale), err
-		case inBytes && quantized.online:
+		case inBytes && quantized.Online:
 			return nil, wrong(path, "tensor %s has dtype uint8, that of packed weights, but config.json describes none", name)
 		case inBytes && rows%4 != 0:
 			return nil, wrong(path, "tensor %s has %d outputs; packed weights need a multiple of 4", name, rows)
@@ -250,7 +151,7 @@ func matricesFromFolder(
 		if err != nil {
 			return nil, err
 		}
-		if quantized.online {
+		if quantized.Online {
 			return ternary.FromMaster(path, numbers), nil
 		}
 		scale, err := scaleInFolder(path, name, quantized, folder)
@@ -258,7 +159,7 @@ func matricesFromFolder(
 	})
 }
 
-func scaleInFolder(path, name string, quantized quantization, folder *safetensors.Folder) (float32, error) {
+func scaleInFolder(path, name string, quantized ternary.Quantization, folder *safetensors.Folder) (float32, error) {
 	key := name + scaleSuffix
 	if _, found := folder.Tensor(key); !found {
 		return 0, wrong(path, "lacks the tensor %s, the scale of %s", key, name)
@@ -271,7 +172,7 @@ func scaleInFolder(path, name string, quantized quantization, folder *safetensor
 	if err != nil {
 		return 0, err
 	}
-	if err := ternary.CheckedScale(value, "weight_scale"); err != nil || !quantized.divides {
+	if err := ternary.CheckedScale(value, "weight_scale"); err != nil || !quantized.Divides {
 		if err != nil {
 			err = wrong(path, "tensor %s %v", name, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/formats/ternary"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
@@ -26,7 +27,7 @@ func Of(made *model.MoETransformer, tokens tokenizer.TextTokenizer) (*Model, err
 	if tokens != nil && tokens.VocabSize() > config.VocabSize {
 		return nil, fmt.Errorf("the tokenizer has %d tokens, the model %d", tokens.VocabSize(), config.VocabSize)
 	}
-	m := &Model{Path: inMemory, Config: config}
+	m := &Model{Path: inMemory, Config: config, Matrices: make(map[string]*ternary.Matrix)}
 	parts := make(map[string][]formats.StoredTensor)
 	ofExperts := make(map[string]formats.StoredTensor)
 	err = made.Exclusive(func() error {
@@ -41,9 +42,12 @@ func Of(made *model.MoETransformer, tokens tokenizer.TextTokenizer) (*Model, err
 				return err
 			}
 			tensor := formats.StoredTensor{Name: spec.Name, Format: format, Shape: spec.Shape, Data: data}
-			if expertName.MatchString(spec.Name) {
+			switch {
+			case config.Ternary && isProjection(spec.Name):
+				m.Matrices[spec.Name] = ternary.FromMaster(inMemory, tensor)
+			case expertName.MatchString(spec.Name):
 				ofExperts[spec.Name] = tensor
-			} else {
+			default:
 				parts[spec.Name] = []formats.StoredTensor{tensor}
 			}
 		}

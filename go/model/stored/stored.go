@@ -232,9 +232,9 @@ func openFolder(folder string) (*Model, error) {
 	if m.Config, err = ConfigFromFolder(values); err != nil {
 		return nil, formats.Wrap(path, err)
 	}
-	var quantized quantization
+	var quantized ternary.Quantization
 	if m.Config.Ternary {
-		if quantized, err = quantizationFromFolder(values); err != nil {
+		if quantized, err = ternary.QuantizationFromFolder(values); err != nil {
 			return nil, formats.Wrap(path, err)
 		}
 	}
@@ -247,7 +247,7 @@ func openFolder(folder string) (*Model, error) {
 	return m, nil
 }
 
-func (m *Model) readFolder(quantized quantization) error {
+func (m *Model) readFolder(quantized ternary.Quantization) error {
 	names := m.folder.Names()
 	if err := m.checkLayers(len(names)); err != nil {
 		return err
@@ -269,7 +269,7 @@ func (m *Model) readFolder(quantized quantization) error {
 			}
 			continue
 		}
-		if format, packed := quantized.blocks[theirs]; packed {
+		if format, packed := quantized.Blocks[theirs]; packed {
 			table, err := tableInBlocks(m.Path, m.Config, theirs, format, m.folder)
 			if err != nil {
 				return err

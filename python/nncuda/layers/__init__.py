@@ -21,6 +21,7 @@ from .linear import FrozenLinear, Linear, LowRank
 from .moe import ExpertUse, MoELayer, Router
 from .norm import RMSNorm
 from .rope import RopeTables
+from .ternary import TernaryLayer, TernaryLinear
 
 __all__ = [
     "AllRows",
@@ -46,5 +47,7 @@ __all__ = [
     "RMSNorm",
     "RopeTables",
     "Router",
+    "TernaryLayer",
+    "TernaryLinear",
     "TransformerBlock",
 ]

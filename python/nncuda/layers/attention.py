@@ -13,6 +13,7 @@ from .kept import Kept
 from .linear import FrozenLinear, Linear
 from .norm import RMSNorm
 from .rope import RopeTables
+from .ternary import TernaryLinear
 
 
 class KVCache:
@@ -166,7 +167,12 @@ class Attention:
     """
 
     def __init__(
-        self, qkv: Linear | Heads, output: Linear | FrozenLinear, rope: RopeTables, num_heads: int, num_kv_heads: int
+        self,
+        qkv: Linear | TernaryLinear | Heads,
+        output: Linear | FrozenLinear | TernaryLinear,
+        rope: RopeTables,
+        num_heads: int,
+        num_kv_heads: int,
     ):
         self.qkv = qkv
         self.output = output

@@ -8,7 +8,6 @@ from ..device import Tensor
 from .attention import Attention, AttentionKept, Documents, KVCache
 from .dense import DenseKept, DenseLayer
 from .expert_parallel import Add, Arrived, ParallelMoELayer, Rounding
-from .gated import GatedKept, GatedLayer
 from .kept import Kept
 from .moe import ExpertUse, MoEKept, MoELayer
 from .norm import RMSNorm
@@ -32,7 +31,7 @@ class Again(NamedTuple):
 
 
 #: The block's input, which is the output of the block before, and the rest, unless `backward` is to find that again.
-BlockKept = Kept[tuple[Tensor, tuple[Attended, MoEKept | DenseKept | GatedKept] | Again]]
+BlockKept = Kept[tuple[Tensor, tuple[Attended, MoEKept | DenseKept] | Again]]
 
 
 class TransformerBlock:

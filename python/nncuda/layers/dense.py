@@ -9,8 +9,8 @@ from ..device import Context, Tensor
 from .expert_products import ExpertProducts
 from .kept import Kept
 
-#: Gate and up, and what W2 takes in; None when `backward` is to find them again.
-DenseKept = Kept[tuple[tuple[Tensor, Tensor] | None]]
+#: Gate and up, together or each by itself, and what W2 takes in; None when `backward` is to find them again.
+DenseKept = Kept[tuple[tuple[Tensor, ...] | None]]
 
 
 class AllRows:
@@ -68,12 +68,12 @@ class DenseLayer:
         """All that `backward` needs of x, whose `forward` kept nothing."""
         return Kept((self._inside(x),))
 
-    def _run(self, x: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def _run(self, x: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         inside = self._inside(x)
         y = self.products.outputs(inside[1], self.w2, self.rows.offsets(x.shape[0]))
         return kernels.add(y, residual, y=y), inside
 
-    def _inside(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _inside(self, x: Tensor) -> tuple[Tensor, ...]:
         return self.products.gated(x, self.w13, self.rows.offsets(x.shape[0]))
 
     def backward(self, dout: Tensor, x: Tensor, kept: DenseKept, aux_factor: Tensor, beta: float = 1.0) -> Tensor:

@@ -38,13 +38,13 @@ class Fp8Products(ExpertProducts):
 
     def gated(self, rows: Tensor, w13: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
         gate_up = kernels.grouped_gemm_fp8(rows, w13, offsets, trans_b=True)
-        return gate_up, kernels.swiglu(*_halves(gate_up), _used(offsets))
+        return gate_up, kernels.swiglu(*halves(gate_up), _used(offsets))
 
     def outputs(self, active: Tensor, w2: Tensor, offsets: Tensor, y: Tensor | None = None) -> Tensor:
         return kernels.grouped_gemm_fp8(active, w2, offsets, c=y, trans_b=True)
 
     def inner_gradient(self, dy: Tensor, w2: Tensor, offsets: Tensor, gate_up: Tensor) -> None:
-        gate, up = _halves(gate_up)
+        gate, up = halves(gate_up)
         dactive = kernels.grouped_gemm_fp8(dy, w2, offsets)
         kernels.swiglu_backward(dactive, gate, up, _used(offsets), dgate=gate, dup=up)
 
@@ -55,7 +55,8 @@ class Fp8Products(ExpertProducts):
         kernels.grouped_gemm_wgrad_fp8(dy, x, offsets, grad, beta=beta)
 
 
-def _halves(gate_up: Tensor) -> tuple[Tensor, Tensor]:
+def halves(gate_up: Tensor) -> tuple[Tensor, Tensor]:
+    """Gate and up, views of their common product [rows, 2*ffn]."""
     ffn = gate_up.shape[1] // 2
     return gate_up.narrow(1, 0, ffn), gate_up.narrow(1, ffn, ffn)
 

@@ -33,13 +33,22 @@ BOUNDS: dict[str, tuple[float, float]] = {
 _OF_ROUTER = ("norm_topk_prob", "capacity_factor", "aux_alpha")
 
 #: Parts of a dense model, which one with experts has not.
-_OF_DENSE = ("qkv_bias", "qk_norm", "tie_embeddings")
+_OF_DENSE = ("qkv_bias", "qk_norm", "tie_embeddings", "ternary", "squared_relu")
+
+#: Parts that a model with ternary weights has not.
+_NOT_TERNARY = ("qkv_bias", "qk_norm")
 
 
 def check_precision(value: object) -> None:
     """Raises ValueError for anything but one of `Precision`."""
     if value not in get_args(Precision):
         raise ValueError(f"precision is {shown(value)}; it must be one of {', '.join(get_args(Precision))}")
+
+
+def check_ternary_precision(precision: Precision) -> None:
+    """Raises ValueError for a precision in which a model with ternary weights is not trained."""
+    if precision != "f32":
+        raise ValueError(f"precision is {precision}; a model with ternary weights, which come of f32, trains in f32")
 
 
 def dtype_of(precision: Precision) -> Literal["f32", "bf16", "f16"]:
@@ -74,6 +83,10 @@ class MoEConfig:
     qk_norm             whether each head of queries and keys is normed before it is rotated, as in Qwen3; in a dense
                         model without those biases alone
     tie_embeddings      whether the head is the table of embeddings; in a dense model alone
+    ternary             whether all blocks' products have weights -1, 0 and 1 times a number, made of the parameters
+                        whenever they are used, and activations of 8 bits, with norms in front of both projections back
+                        to the stream, as in BitNet b1.58; in a dense model that trains in f32
+    squared_relu        whether the gate is max(x, 0)^2 in place of SiLU; with ternary weights alone
     rope_factor         what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are
     rope_low            of it: waves that turn less often in the original context are stretched by the whole factor
     rope_high           of it: waves that turn more often there stay as they are
@@ -101,6 +114,8 @@ class MoEConfig:
     qkv_bias: bool = False
     qk_norm: bool = False
     tie_embeddings: bool = False
+    ternary: bool = False
+    squared_relu: bool = False
     rope_factor: float = 1.0
     rope_low: float = 1.0
     rope_high: float = 4.0
@@ -134,7 +149,10 @@ class MoEConfig:
             f"at least context ({self.context})",
         )
         _require(not (self.qk_norm and self.qkv_bias), "qkv_bias", self.qkv_bias, "False with qk_norm")
-        of_layer = 7 + 3 * experts if experts else 9 + 3 * self.qkv_bias + 2 * self.qk_norm
+        for name in _NOT_TERNARY if self.ternary else ("squared_relu",):
+            rule = f"False {'with' if self.ternary else 'without'} ternary weights"
+            _require(not getattr(self, name), name, getattr(self, name), rule)
+        of_layer = 7 + 3 * experts if experts else 9 + 3 * self.qkv_bias + 2 * self.qk_norm + 2 * self.ternary
         tensors = self.num_layers * of_layer + 3 - self.tie_embeddings
         if tensors > MODEL_TENSORS:
             raise ValueError(
@@ -191,13 +209,14 @@ class MoEConfig:
         """Parameters of each kind of layer: in all, and those that one token meets."""
         hidden, layers = self.hidden_size, self.num_layers
         expert = 3 * hidden * self.ffn_size
+        sub_norms = self.num_heads * self.head_dim + self.ffn_size if self.ternary else 0
         products = hidden * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads)
         biases = self.head_dim * (self.num_heads + 2 * self.num_kv_heads) if self.qkv_bias else 0
         always = {
             "embedding": self.vocab_size * hidden,
             "attention": layers * (products + biases),
             "routers": layers * self.num_experts * hidden,
-            "norms": (2 * layers + 1) * hidden + (2 * layers * self.head_dim if self.qk_norm else 0),
+            "norms": (2 * layers + 1) * hidden + layers * (2 * self.head_dim * self.qk_norm + sub_norms),
             "head": 0 if self.tie_embeddings else self.vocab_size * hidden,
         }
         kinds = {name: (count, count) for name, count in always.items()}

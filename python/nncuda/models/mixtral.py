@@ -1,5 +1,5 @@
 """A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of
-Llama, Qwen2 or Qwen3, and back.
+Llama, Qwen2, Qwen3 or BitNet, and back.
 
 Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from ..formats.errors import shown
+from .bitnet import quantization_from_folder
 from .config import BOUNDS, MoEConfig, check_number, is_finite
 from .families import FAMILIES
 from .rope_scaling import rope_options
@@ -51,22 +52,26 @@ _DENSE: dict[str, tuple[str, dict[str, object]]] = {
     "llama": ("LlamaForCausalLM", {"attention_bias": False, "mlp_bias": False}),
     "qwen2": ("Qwen2ForCausalLM", {"use_sliding_window": False}),
     "qwen3": ("Qwen3ForCausalLM", {"attention_bias": False, "use_sliding_window": False}),
+    "bitnet": ("BitNetForCausalLM", {"attention_bias": False}),
 }
+#: With which transformers rounds master weights while it runs.
+_ONLINE = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online"}
 
 
 def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
-    """The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama."""
+    """The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3, BitNet or Llama."""
     values = config.to_dict()
     if not config.num_experts:
-        kind = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"
+        kind = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "bitnet" if config.ternary else "llama"
         name, fixed = _DENSE[kind]
         return {
             "architectures": [name],
             "model_type": kind,
             **{theirs: values[ours] for ours, theirs in _TO_LLAMA.items()},
             **_rope_to_folder(config),
-            "hidden_act": "silu",
+            "hidden_act": "relu2" if config.squared_relu else "silu",
             **fixed,
+            **({"quantization_config": _ONLINE} if config.ternary else {}),
             "attention_dropout": 0.0,
             "tie_word_embeddings": config.tie_embeddings,
             "torch_dtype": "float32",
@@ -95,7 +100,7 @@ def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
 
 
 def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
-    """Reads the content of a `config.json` of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another.
+    """Reads the content of a `config.json` of a Mixtral, Llama, Qwen2, Qwen3 or BitNet, of this program or another.
 
     Raises ValueError when it is of another model, lacks something, or asks for what this model does not do.
     """
@@ -105,6 +110,9 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
         names = ", ".join(map(repr, _DENSE))
         raise ValueError(f"the model_type is {shown(kind)}; this program trains 'mixtral', {names}")
     fixed = {"hidden_act": "silu", **(_DENSE[str(kind)][1] if dense else {"tie_word_embeddings": False})}
+    if kind == "bitnet":
+        del fixed["hidden_act"]
+        _check_masters(values)
     for name, needed in fixed.items():
         if values.get(name, needed) != needed:
             raise ValueError(f"{name} is {shown(values[name])}; this model has {needed!r}")
@@ -122,7 +130,7 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
             raise ValueError(f"{theirs} is missing")
     if not dense and options["num_experts"] == 0:
         raise ValueError("num_local_experts is 0; a model of type 'mixtral' has experts")
-    options |= _rope_from_folder(values, 1e4 if dense else 1e6)
+    options |= _rope_from_folder(values, FAMILIES[str(kind)].rope_base if dense else 1e6)
     window = None if "use_sliding_window" in fixed else values.get("sliding_window")  # which means nothing there
     if window is not None and _whole(values, "sliding_window") < _whole(options, "context"):
         raise ValueError(
@@ -154,7 +162,24 @@ def _usual_of_dense(values: Mapping[str, object], kind: str) -> dict[str, object
     usual["qk_norm"] = family.qk_norm == "head"
     if values.get("tie_word_embeddings") is not None:
         usual["tie_embeddings"] = values["tie_word_embeddings"]
+    if family.ternary:
+        gate = values.get("hidden_act", family.activations[0])
+        if gate not in family.activations:
+            raise ValueError(
+                f"hidden_act is {shown(gate)}; this model has {' or '.join(map(repr, family.activations))}"
+            )
+        usual.update(ternary=True, squared_relu=gate == "relu2")
     return usual
+
+
+def _check_masters(values: Mapping[str, object]) -> None:
+    """ValueError for a BitNet whose weights are rounded already. Whatever numbers would be rounded to them again, what
+    they were rounded from is lost, and with it how near each is to its neighbour."""
+    if not quantization_from_folder(values).online:
+        raise ValueError(
+            "quantization_config says that the weights are ternary already; training needs the master weights that "
+            "they were rounded from: take the folder with these, in bf16 or f32"
+        )
 
 
 def _whole(values: Mapping[str, object], name: str) -> int:

@@ -26,9 +26,11 @@ from ..layers import (
     RMSNorm,
     RopeTables,
     Router,
+    TernaryLayer,
+    TernaryLinear,
     TransformerBlock,
 )
-from .config import MoEConfig, Precision, check_precision, dtype_of
+from .config import MoEConfig, Precision, check_precision, check_ternary_precision, dtype_of
 from .held import HeldElements
 from .parameters import ParameterArena, ParameterLayout, initialize, initialize_held, take
 from .partitioned import PartitionedGradients
@@ -70,6 +72,8 @@ class MoETransformer(Transformer):
         with `partition_gradients` it keeps the gradients of these alone (see `PartitionedGradients`).
         """
         check_precision(precision)
+        if config.ternary:
+            check_ternary_precision(precision)
         if partition_gradients and config.tie_embeddings:
             raise ValueError("gradients of a tied head, which are complete with the last layer's, are not partitioned")
         if partition_gradients and (not training or experts is not None or comm is None or comm.ranks == 1):
@@ -233,6 +237,8 @@ class MoETransformer(Transformer):
         config, prefix = self.config, f"model.layers.{layer}"
         hidden = config.hidden_size
         qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+        if config.ternary:
+            return self._ternary_block(prefix)
         biases = self._fused_pair(f"{prefix}.self_attn.q_proj.bias", qkv_rows) if config.qkv_bias else ()
         attention = Attention(
             self._head_norms(f"{prefix}.self_attn")
@@ -249,6 +255,35 @@ class MoETransformer(Transformer):
             attention,
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
             self._mixture(layer, prefix) if config.num_experts else self._dense(prefix),
+        )
+
+    def _ternary_block(self, prefix: str) -> TransformerBlock:
+        config, ffn = self.config, self.config.ffn_size
+        heads = [count * config.head_dim for count in (config.num_heads, config.num_kv_heads, config.num_kv_heads)]
+
+        def norm(name: str) -> RMSNorm:
+            return RMSNorm(*self._pair(f"{prefix}.{name}.weight"), eps=config.norm_eps)
+
+        def product(name: str, heights: list[int], columns: int, sub_norm: str | None = None) -> TernaryLinear:
+            pair = self._fused_pair(f"{prefix}.{name}_proj.weight", sum(heights), columns)
+            return TernaryLinear(*pair, heights, None if sub_norm is None else norm(sub_norm))
+
+        return TransformerBlock(
+            prefix,
+            norm("input_layernorm"),
+            Attention(
+                product("self_attn.q", heads, config.hidden_size),
+                product("self_attn.o", [config.hidden_size], heads[0], "self_attn.attn_sub_norm"),
+                self.rope,
+                config.num_heads,
+                config.num_kv_heads,
+            ),
+            norm("post_attention_layernorm"),
+            TernaryLayer(
+                product("mlp.gate", [ffn, ffn], config.hidden_size),
+                product("mlp.down", [config.hidden_size], ffn, "mlp.ffn_sub_norm"),
+                config.squared_relu,
+            ),
         )
 
     def _head_norms(self, prefix: str) -> HeadNorms:

@@ -15,12 +15,15 @@ takes a prefix of the arena, then vectors, the gains of the norms and biases:
     model.norm.weight
 
 With `tie_embeddings` there is no lm_head.weight. With `qkv_bias`, model.layers.L.self_attn.{q,k,v}_proj.bias, side by
-side, follow the gains of layer L, with `qk_norm` model.layers.L.self_attn.{q,k}_norm.weight, [head_dim].
+side, follow the gains of layer L, with `qk_norm` model.layers.L.self_attn.{q,k}_norm.weight, [head_dim], with
+`ternary` model.layers.L.self_attn.attn_sub_norm.weight, [heads * head_dim], and model.layers.L.mlp.ffn_sub_norm.weight,
+[ffn]; the matrices of such a layer are the master weights.
 
 A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, [ffn, hidden], and
 down_proj, [hidden, ffn], where one expert would have w1, w3 and w2.
 
-Names are those of Mixtral, Llama, Qwen2 or Qwen3 in Hugging Face transformers, so a checkpoint needs no translation.
+Names are those of Mixtral, Llama, Qwen2, Qwen3 or BitNet in Hugging Face transformers, so a checkpoint needs no
+translation.
 """
 
 from __future__ import annotations
@@ -139,6 +142,9 @@ class ParameterLayout(Layout):
                     self._add(f"{prefix}.self_attn.{name}_proj.bias", rows)
             for name in "qk" if config.qk_norm else ():
                 self._add(f"{prefix}.self_attn.{name}_norm.weight", config.head_dim)
+            if config.ternary:
+                self._add(f"{prefix}.self_attn.attn_sub_norm.weight", q_rows)
+                self._add(f"{prefix}.mlp.ffn_sub_norm.weight", ffn)
         self._add("model.norm.weight", hidden)
 
     def backward_pieces(self) -> list[range]:

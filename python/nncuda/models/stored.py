@@ -29,7 +29,7 @@ from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
 from ..formats.json_values import read_json
 from ..formats.run_folder import check_no_adapter, last_checkpoint
 from ..formats.safetensors import read_safetensors_folder
-from ..formats.ternary import TernaryMatrix
+from ..formats.ternary import TernaryMatrix, from_master
 from ..tokenizer.chat_template import ChatTemplate, special_names, template_from_folder, template_from_gguf
 from ..tokenizer.folder import tokenizer_from_folder
 from ..tokenizer.gguf import tokenizer_from_gguf
@@ -217,7 +217,12 @@ class _ModelInMemory(StoredModel):
             name: StoredTensor(name, model.weights.data.dtype, array.shape, array.reshape(-1).view(np.uint8))
             for name, array in model.weights.arrays().items()
         }
-        super().__init__(path, config, _checked(path, config, _with_experts_together(path, config, tensors)))
+        matrices: dict[str, TernaryMatrix] = {}
+        if config.ternary:
+            masters = [name for name in tensors if is_projection(name)]
+            matrices = {name: from_master(path, tensors.pop(name)) for name in masters}
+        found = _checked(path, config, _with_experts_together(path, config, tensors))
+        super().__init__(path, config, found, matrices=matrices)
         if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
             raise ValueError(f"the tokenizer has {tokenizer.vocab_size} tokens, the model {config.vocab_size}")
         self.tokenizer = tokenizer  # in place of the files'

@@ -11,7 +11,7 @@ from types import SimpleNamespace as Saved
 
 import numpy as np
 
-from nncuda.reference import attention, elementwise, moe, rmsnorm, rope, softmax
+from nncuda.reference import activation, attention, elementwise, moe, rmsnorm, rope, softmax, ternary
 from nncuda.reference.arithmetic import Array
 
 Parameters = dict[str, Array]
@@ -41,12 +41,33 @@ class Config:
     qkv_bias: bool = False  # of queries, keys and values, as Qwen2 has them
     tie_word_embeddings: bool = False
     rope_divisors: tuple[float, ...] = ()  # of the frequencies, one a pair; none of plain ones
+    ternary: bool = False  # weights and rows of the blocks' products are rounded, as BitNet b1.58 has them
+    squared_relu: bool = False  # in the gate, as BitNet b1.58 2B4T has it
 
     def capacity(self, tokens: int) -> int:
         """The most rows that an expert takes of ``tokens`` tokens; 0 for no limit. Lepikhin et al. 2020, 2.2."""
         if self.capacity_factor is None:
             return 0
         return math.ceil(self.capacity_factor * tokens * self.num_experts_per_tok / self.num_local_experts)
+
+
+class Roundings:
+    """What a product with ternary weights takes of its factors. In the backward direction both are the identity.
+    (Ma et al. 2024, section 2, eqs. 1 to 4; Bengio, Léonard, Courville 2013, section 4)"""
+
+    def rows(self, x: Array) -> Array:
+        """Rows in 8 bits each."""
+        rounded = ternary.act_quant_i8(x)
+        return rounded["codes"].astype(x.dtype) * rounded["scale"].astype(x.dtype)[:, None]
+
+    def weight(self, name: str, weight: Array) -> Array:
+        """-1, 0 and 1 times a number."""
+        rounded = ternary.ternary_quantize(weight)
+        return rounded["codes"].astype(weight.dtype) * rounded["scale"].astype(weight.dtype)
+
+    def weights(self, params: Parameters) -> Parameters:
+        """The parameters with every matrix of a block's products as these take it."""
+        return {name: self.weight(name, one) if name.endswith("_proj.weight") else one for name, one in params.items()}
 
 
 def accumulate(grads: Parameters, name: str, value: Array) -> None:
@@ -86,7 +107,14 @@ def norm_heads(x: Array, params: Parameters, name: str, config: Config) -> tuple
 
 
 def self_attention(
-    x: Array, params: Parameters, prefix: str, config: Config, batch: int, positions: Array, tables: dict[str, Array]
+    x: Array,
+    params: Parameters,
+    prefix: str,
+    config: Config,
+    batch: int,
+    positions: Array,
+    tables: dict[str, Array],
+    roundings: Roundings,
 ) -> tuple[Array, Saved]:
     """Causal attention with rotary positions and shared key heads.
 
@@ -105,6 +133,9 @@ def self_attention(
     scale = 1 / math.sqrt(config.head_dim)
     out = attention.flash_attention(q, k, v, batch, scale, causal=1)
     heads = out["out"].reshape(len(x), -1)
+    if config.ternary:
+        heads, norms["heads"] = norm(heads, params, f"{prefix}.attn_sub_norm.weight", config)
+        heads = roundings.rows(heads)
     y = linear(heads, params[f"{prefix}.o_proj.weight"])
     return y, Saved(
         x=x, q=q, k=k, v=v, norms=norms, flat=heads, batch=batch, scale=scale, positions=positions, tables=tables, **out
@@ -114,6 +145,8 @@ def self_attention(
 def self_attention_backward(dy: Array, saved: Saved, params: Parameters, prefix: str, grads: Parameters) -> Array:
     """The chain of self_attention, backwards. Dao 2023, algorithm 2, for the attention itself."""
     dflat = linear_backward(dy, saved.flat, params, f"{prefix}.o_proj.weight", grads)
+    if "heads" in saved.norms:
+        dflat = norm_backward(dflat, saved.norms["heads"], params, f"{prefix}.attn_sub_norm.weight", grads)
     d = attention.flash_attention_backward(
         dflat.reshape(saved.out.shape),
         saved.q,
@@ -159,17 +192,26 @@ def expert_backward(dy: Array, saved: Saved, params: Parameters, prefix: str, gr
     return dx + linear_backward(d["dup"], saved.x, params, f"{prefix}.w3.weight", grads)
 
 
-def dense(x: Array, params: Parameters, prefix: str) -> tuple[Array, Saved]:
-    """down (silu(gate x) * up x). Touvron et al. 2023, "LLaMA", section 2.2."""
+def dense(x: Array, params: Parameters, prefix: str, config: Config, roundings: Roundings) -> tuple[Array, Saved]:
+    """down (silu(gate x) * up x). Touvron et al. 2023, "LLaMA", section 2.2. With ternary weights a norm before `down`
+    (Ma et al. 2025, section 2)."""
     gate, up = linear(x, params[f"{prefix}.gate_proj.weight"]), linear(x, params[f"{prefix}.up_proj.weight"])
-    hidden = elementwise.swiglu(gate, up)["y"]
-    return linear(hidden, params[f"{prefix}.down_proj.weight"]), Saved(x=x, gate=gate, up=up, hidden=hidden)
+    hidden = (elementwise.relu2_gate if config.squared_relu else elementwise.swiglu)(gate, up)["y"]
+    saved = Saved(x=x, gate=gate, up=up, squared_relu=config.squared_relu, norm=None)
+    if config.ternary:
+        hidden, saved.norm = norm(hidden, params, f"{prefix}.ffn_sub_norm.weight", config)
+        hidden = roundings.rows(hidden)
+    saved.hidden = hidden
+    return linear(hidden, params[f"{prefix}.down_proj.weight"]), saved
 
 
 def dense_backward(dy: Array, saved: Saved, params: Parameters, prefix: str, grads: Parameters) -> Array:
     """The chain of dense, backwards."""
     dhidden = linear_backward(dy, saved.hidden, params, f"{prefix}.down_proj.weight", grads)
-    d = elementwise.swiglu_backward(dhidden, saved.gate, saved.up)
+    if saved.norm is not None:
+        dhidden = norm_backward(dhidden, saved.norm, params, f"{prefix}.ffn_sub_norm.weight", grads)
+    gate_backward = activation.relu2_gate_backward if saved.squared_relu else elementwise.swiglu_backward
+    d = gate_backward(dhidden, saved.gate, saved.up)
     dx = linear_backward(d["dgate"], saved.x, params, f"{prefix}.gate_proj.weight", grads)
     return dx + linear_backward(d["dup"], saved.x, params, f"{prefix}.up_proj.weight", grads)
 

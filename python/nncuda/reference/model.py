@@ -16,6 +16,7 @@ from nncuda.reference.arithmetic import Array
 from nncuda.reference.layers import (
     Config,
     Parameters,
+    Roundings,
     accumulate,
     dense,
     dense_backward,
@@ -93,6 +94,9 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
             found[f"{block}.self_attn.{name}_proj.bias"] = found[f"{block}.self_attn.{name}_proj.weight"][:1]
         for name in "qk" if config.qk_norm else ():
             found[f"{block}.self_attn.{name}_norm.weight"] = (head,)
+        if config.ternary:
+            found[f"{block}.self_attn.attn_sub_norm.weight"] = (config.num_attention_heads * head,)
+            found[f"{block}.mlp.ffn_sub_norm.weight"] = (ffn,)
     found["model.norm.weight"] = (hidden,)
     return found
 
@@ -109,31 +113,39 @@ def initial(config: Config, seed: int, std: float = 0.02) -> Parameters:
     return params
 
 
-def forward(params: Parameters, config: Config, input_ids: Array) -> tuple[Array, Saved]:
+def forward(
+    params: Parameters, config: Config, input_ids: Array, roundings: Roundings | None = None
+) -> tuple[Array, Saved]:
     """Logits [batch*length, vocab_size] of ``input_ids`` [batch, length], and what the backward pass needs.
 
+    With ternary weights ``roundings`` say what products take of their factors; a test gives those of another pass.
     ``Saved.blocks[i].mixture.indices`` are the experts chosen in layer i, [batch*length, num_experts_per_tok].
     """
     batch, length = input_ids.shape
     divisors = np.array(config.rope_divisors) if config.rope_divisors else None
     tables = rope.rope_freqs_scaled(length, config.head_dim, 0, config.rope_theta, config.rope_ntk_alpha, 1.0, divisors)
     positions = np.tile(np.arange(length), batch)
+    roundings = roundings or Roundings()
+    if config.ternary:
+        params = roundings.weights(params)
     x = params["model.embed_tokens.weight"][input_ids.ravel()]
     blocks = []
     for layer in range(config.num_hidden_layers):
         block = f"model.layers.{layer}"
         h, norm1 = norm(x, params, f"{block}.input_layernorm.weight", config)
-        a, attn = self_attention(h, params, f"{block}.self_attn", config, batch, positions, tables)
+        h = roundings.rows(h) if config.ternary else h
+        a, attn = self_attention(h, params, f"{block}.self_attn", config, batch, positions, tables, roundings)
         x = x + a
         h, norm2 = norm(x, params, f"{block}.post_attention_layernorm.weight", config)
         if config.num_local_experts:
             y, mix = mixture(h, params, f"{block}.block_sparse_moe", config)
         else:
-            y, mix = dense(h, params, f"{block}.mlp")
+            h = roundings.rows(h) if config.ternary else h
+            y, mix = dense(h, params, f"{block}.mlp", config, roundings)
         x = x + y
         blocks.append(Saved(norm1=norm1, attention=attn, norm2=norm2, mixture=mix))
     h, last = norm(x, params, "model.norm.weight", config)
-    saved = Saved(input_ids=input_ids, blocks=blocks, norm=last, h=h)
+    saved = Saved(input_ids=input_ids, blocks=blocks, norm=last, h=h, params=params)
     return linear(h, params[head_of(config)]), saved
 
 
@@ -142,9 +154,10 @@ def head_of(config: Config) -> str:
     return "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight"
 
 
-def backward(dlogits: Array, saved: Saved, params: Parameters, config: Config, aux_scale: float = 0.0) -> Parameters:
+def backward(dlogits: Array, saved: Saved, config: Config, aux_scale: float = 0.0) -> Parameters:
     """Gradients of all parameters: of the logits' ``dlogits``, plus ``aux_scale`` times the auxiliary loss."""
     grads: Parameters = {}
+    params = saved.params  # as products took them
     tokens = len(dlogits)
     dh = linear_backward(dlogits, saved.h, params, head_of(config), grads)
     dx = norm_backward(dh, saved.norm, params, "model.norm.weight", grads)
@@ -177,7 +190,10 @@ def auxiliary_loss(saved: Saved, config: Config) -> float:
 
 
 def loss_and_gradients(
-    params: Parameters, config: Config, batches: Sequence[tuple[Array, Array]]
+    params: Parameters,
+    config: Config,
+    batches: Sequence[tuple[Array, Array]],
+    roundings: Roundings | None = None,
 ) -> tuple[float, Parameters]:
     """Loss and gradients of micro-batches of (input_ids, targets), each [batch, length].
 
@@ -189,12 +205,12 @@ def loss_and_gradients(
     loss, grads = 0.0, {}
     for input_ids, targets in batches:
         share = input_ids.size / tokens
-        logits, saved = forward(params, config, input_ids)
+        logits, saved = forward(params, config, input_ids, roundings)
         ce = losses.cross_entropy_forward(logits, targets.ravel(), IGNORE_INDEX)
         scale = np.array([1 / count if count else 0.0])
         loss += float(ce["loss_sum"][0] * scale[0]) + auxiliary_loss(saved, config) * share
         dlogits = losses.cross_entropy_backward(logits, targets.ravel(), ce["lse"], scale, IGNORE_INDEX)["dlogits"]
-        for name, gradient in backward(dlogits, saved, params, config, share).items():
+        for name, gradient in backward(dlogits, saved, config, share).items():
             accumulate(grads, name, gradient)
     return loss, {name: grads[name] for name in params}
 

@@ -29,7 +29,7 @@ def ways_to_fit(
     """
     found: list[Way] = []
     least: Way | None = None
-    for kind in (*_alone(config, train), *_together(train)):
+    for kind in (*_alone(config, train), *_together(config, train)):
         for changes in kind:
             if any(way.changes.items() <= changes.items() for way in found):
                 continue  # less is enough
@@ -61,7 +61,7 @@ def _alone(config: MoEConfig, train: TrainConfig) -> Iterator[list[dict[str, obj
             for count in (3, 2, 1)
             if count <= config.num_layers and (every == 0 or count < every)
         ]
-    if train.precision == "f32":
+    if _may_be_bf16(config, train):
         yield [{"precision": "bf16"}]
     yield _smaller_moments(train)
 
@@ -71,21 +71,25 @@ def _no_experts(train: TrainConfig) -> dict[str, object]:
     return {"recompute_experts": False} | ({"keep_experts": 0} if train.keep_experts else {})
 
 
-def _together(train: TrainConfig) -> Iterator[list[dict[str, object]]]:
+def _may_be_bf16(config: MoEConfig, train: TrainConfig) -> bool:
+    return train.precision == "f32" and not config.ternary
+
+
+def _together(config: MoEConfig, train: TrainConfig) -> Iterator[list[dict[str, object]]]:
     """Combinations of them, then those with smaller moments, then shorter sequences."""
     again: dict[str, object] = {"activation_checkpointing": 1} | _no_experts(train)
     bf16: dict[str, object] = {"precision": "bf16"}
     micro = _micro_batches(train)
     yield [size | again for size in micro]
     most = {"micro_batch_size": 1} | again
-    if train.precision == "f32":
+    if _may_be_bf16(config, train):
         yield [again | bf16]
         yield [size | bf16 for size in micro]
         yield [size | again | bf16 for size in micro]
         most |= bf16
     for moments in _smaller_moments(train):
         # Without bf16, too, which keeps a second copy of the weights.
-        for rest in (again, again | bf16) if train.precision == "f32" else (again,):
+        for rest in (again, again | bf16) if _may_be_bf16(config, train) else (again,):
             yield [rest | moments]
             yield [size | rest | moments for size in micro]
         most |= moments

@@ -202,6 +202,8 @@ fn negated(name: &'static str) -> &'static str {
         "qkv_bias" => "no_qkv_bias",
         "qk_norm" => "no_qk_norm",
         "tie_embeddings" => "no_tie_embeddings",
+        "ternary" => "no_ternary",
+        "squared_relu" => "no_squared_relu",
         other => other,
     }
 }

@@ -1,4 +1,4 @@
-"""Cases of bounds, gates and biases."""
+"""Cases of bounds, gates, rows in 8 bits and biases."""
 
 import numpy as np
 
@@ -22,8 +22,17 @@ def cases():
                 return {"gate": d.bell(rows, dim, scale=scale), "up": d.bell(rows, dim, scale=scale), "ld": ld}
 
             yield case("geglu", label, gate, dtype)
+            grad = lambda d, f=gate, r=rows, n=dim: {"dy": d.bell(r, n), **f(d)}  # noqa: E731
+            yield case("relu2_gate_backward", label, grad, dtype)
             clipped = {"alpha": float(np.float32(1.702)), "limit": 7.0}
             yield case("swiglu_clipped", label, lambda d, f=gate, c=clipped: {**f(d, scale=5), **c}, dtype)
+        special = {
+            "gate": np.array([[np.nan, 1.0, 2.0, -0.0, 0.0, -3.0]]),
+            "up": np.array([[1.0, np.nan, 0.5, 1, 2, 3]]),
+        }
+        yield case("relu2_gate_backward", "nan", lambda d, g=special: {"dy": d.bell(1, 6), **g}, dtype)
+        for rows, cols in ((1, 1), (3, 17), (2, 64), (5, 33)):
+            yield case("act_dequant_i8", f"rows{rows}-cols{cols}", eight_bits, dtype, rows, cols)
         ends = [*EXTREMES, 7.0, 7.5, -7.0, -7.5]
         for kernel, options in (("geglu", {}), ("swiglu_clipped", {"alpha": 1.5, "limit": 7.0})):
             gates = {"gate": np.array([ends]), "up": np.array([ends[::-1]])}
@@ -32,6 +41,11 @@ def cases():
             yield case(kernel, "nan", lambda d, g=gates, o=options: {**g, **o}, dtype)
         for counts, dim, spare in (([3], 5, 0), ([0, 2, 0, 1], 17, 2), ([4, 3], 64, 1), ([0, 0], 3, 2)):
             yield case("grouped_bias", f"groups{len(counts)}-dim{dim}-spare{spare}", bias, dtype, counts, dim, spare)
+
+
+def eight_bits(d, rows, cols):
+    codes = d.integers(rows, cols, low=-127, high=128).astype(np.int8)
+    return {"codes": codes, "scale": d.uniform(rows, low=1e-3)}
 
 
 def bias(d, counts, dim, spare):

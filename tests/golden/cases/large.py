@@ -4,6 +4,7 @@ kernel to cut its work. By kernel: a recipe of the draw, the dtype and sizes, an
 import numpy as np
 
 from . import (
+    activation,
     attention,
     decode,
     digest,
@@ -202,6 +203,7 @@ TABLE = {
     "swiglu": (gates("gate", "up"), GATES),
     "relu2_gate": (gates("gate", "up"), GATES),
     "swiglu_backward": (gates("dy", "gate", "up"), (*GATES, (50, 1501, 3002))),
+    "relu2_gate_backward": (gates("dy", "gate", "up"), GATES),
     "softmax": (lambda d, dtype, *sizes: {"x": d.bell(*sizes, scale=3)}, ROWS),
     "softmax_backward": (lambda d, dtype, *sizes: softmax.backward(d, *sizes, dtype), ROWS),
     "softmax_topk": (
@@ -249,6 +251,7 @@ TABLE = {
     "kv_append": (cached, STORED),
     "kv_trim": (trimmed, ((0,), (1,), (7,), (12,), (20,))),
     "kv_append_paged": (appended, tuple((*sizes, storage) for sizes in APPENDED for storage in kvcache.STORAGE)),
+    "act_dequant_i8": (lambda d, dtype, *sizes: activation.eight_bits(d, *sizes), ((9, 100), (4, 2560), (70, 65))),
     "act_quant_i8": (lambda d, dtype, *sizes: {"x": d.bell(*sizes)}, ((9, 100), (4, 2560), (70, 65))),
     "ternary_quantize": (lambda d, dtype, *sizes: {"x": d.bell(*sizes, scale=0.05)}, WEIGHTS),
     "bitlinear": (ended, ((1, 50, 700), (20, 40, 100), (70, 33, 6912), (1, 3000, 300))),

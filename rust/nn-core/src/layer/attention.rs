@@ -3,8 +3,7 @@
 use nn_ffi::{DType, RopeLayout, Tensor, kernels};
 
 use super::cache::KVCache;
-use super::linear::Linear;
-use super::projection::{Projected, Projection};
+use super::projection::{Product, Projected, Projection};
 use super::rope::Rotation;
 use super::sizes;
 use crate::error::{Error, Result};
@@ -19,7 +18,7 @@ pub struct MQAttention {
     /// The projection of queries, keys and values.
     pub qkv: Projection,
     /// The projection of the heads' outputs.
-    pub output: Linear,
+    pub output: Product,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.

@@ -1,4 +1,4 @@
-//! The feed-forward half of a block: a mixture of experts, or one SwiGLU network for all tokens, without a router.
+//! The feed-forward half of a block: a mixture of experts, or one network for all tokens, without a router.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,8 +7,9 @@ use nn_ffi::{Context, ExpertEvent, Tensor, kernels};
 
 use super::expert_parallel::{Round, Served};
 use super::expert_products::{Inside, SwiGLU};
-use super::gated::{GatedInside, GatedLayer};
+use super::gated::{GatedInside, GatedNetwork};
 use super::moe::{ExpertUse, MoEKept, MoELayer};
+use super::ternary::{TernaryInside, TernaryNetwork};
 use crate::error::Result;
 
 /// For products that run over experts: that all rows are of one, the first.
@@ -36,38 +37,77 @@ impl AllRows {
     }
 }
 
-/// out = residual + W2 (silu(W1 x) * (W3 x)), by the products of a mixture with one expert. (Shazeer 2020, "GLU Variants",
-/// eq. 6)
+/// The network of a dense layer.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a block has one, in its place")]
+pub enum DenseNetwork {
+    /// W2 (silu(W1 x) * (W3 x)), by the products of a mixture with one expert. (Shazeer 2020, "GLU Variants", eq. 6)
+    Plain {
+        /// That all rows are the network's.
+        rows: Arc<AllRows>,
+        /// Its weights are those of one expert.
+        network: SwiGLU,
+    },
+    /// With weights that stay as they are stored.
+    Gated(GatedNetwork),
+    /// With ternary weights.
+    Ternary(TernaryNetwork),
+}
+
+/// out = residual + what its network makes of x.
 #[derive(Debug)]
 pub struct DenseLayer {
-    /// That all rows are the network's.
-    pub rows: Arc<AllRows>,
-    /// The network, whose weights are those of one expert.
-    pub network: SwiGLU,
+    /// The network.
+    pub network: DenseNetwork,
     /// Whether `backward` finds again, by the same calls, what the products take in and give between.
     pub recompute: bool,
 }
 
 impl DenseLayer {
     /// x and residual `[tokens, hidden]` to the same shape, and what is inside.
-    fn run(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, Inside)> {
+    fn run(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, DenseInside)> {
         let inside = self.inside(x)?;
-        let out = x.context().empty(x.shape(), x.dtype())?;
-        self.network.outputs(&inside, &self.rows.offsets(x.shape()[0])?, &out)?;
+        let out = match (&self.network, &inside.0) {
+            (DenseNetwork::Plain { rows, network }, Within::Plain(inside)) => {
+                let out = x.context().empty(x.shape(), x.dtype())?;
+                network.outputs(inside, &rows.offsets(x.shape()[0])?, &out)?;
+                out
+            }
+            (DenseNetwork::Gated(network), Within::Gated(inside)) => network.outputs(inside)?,
+            (DenseNetwork::Ternary(network), Within::Ternary(inside)) => network.outputs(inside)?,
+            _ => return Err(kept_elsewhere()),
+        };
         kernels::add(&out, residual, &out)?;
         Ok((out, inside))
     }
 
-    fn inside(&self, x: &Tensor) -> Result<Inside> {
-        self.network.inside(x.clone(), &self.rows.offsets(x.shape()[0])?)
+    fn inside(&self, x: &Tensor) -> Result<DenseInside> {
+        Ok(DenseInside(match &self.network {
+            DenseNetwork::Plain { rows, network } => {
+                Within::Plain(network.inside(x.clone(), &rows.offsets(x.shape()[0])?)?)
+            }
+            DenseNetwork::Gated(network) => Within::Gated(network.inside(x)?),
+            DenseNetwork::Ternary(network) => Within::Ternary(network.inside(x)?),
+        }))
     }
 
-    /// Gradient of x from dout, both `[tokens, hidden]`, in the memory of x.
-    fn backward(&self, dout: &Tensor, x: &Tensor, inside: Option<Inside>, beta: f32) -> Result<Tensor> {
-        let inside = inside.map_or_else(|| self.inside(x), Ok)?;
-        let grads = [self.network.w13.grad()?, self.network.w2.grad()?];
-        self.network.backward(dout.clone(), inside, &self.rows.offsets(x.shape()[0])?, grads, beta)
+    /// Gradient of x from dout, both `[tokens, hidden]`, perhaps in the memory of x.
+    fn backward(&self, dout: &Tensor, x: &Tensor, inside: Option<DenseInside>, beta: f32) -> Result<Tensor> {
+        let DenseInside(inside) = inside.map_or_else(|| self.inside(x), Ok)?;
+        match (&self.network, inside) {
+            (DenseNetwork::Plain { rows, network }, Within::Plain(inside)) => {
+                let grads = [network.w13.grad()?, network.w2.grad()?];
+                network.backward(dout.clone(), inside, &rows.offsets(x.shape()[0])?, grads, beta)
+            }
+            (DenseNetwork::Gated(network), Within::Gated(inside)) => network.backward(dout, x, inside, beta),
+            (DenseNetwork::Ternary(network), Within::Ternary(inside)) => network.backward(dout, x, inside, beta),
+            _ => Err(kept_elsewhere()),
+        }
     }
+}
+
+fn kept_elsewhere() -> crate::Error {
+    crate::Error::value("this was kept by the forward of another layer")
 }
 
 /// The second half of a block.
@@ -78,8 +118,6 @@ pub enum FeedForward {
     Experts(MoELayer),
     /// One network for all tokens.
     Dense(DenseLayer),
-    /// One whose weights stay as they are stored.
-    Gated(GatedLayer),
 }
 
 /// What its backward needs of its forward.
@@ -90,20 +128,25 @@ pub enum FeedForwardKept {
     Experts(MoEKept),
     /// What is inside, unless that is found again.
     Dense(Option<DenseInside>),
-    /// The same of stored weights.
-    Gated(Option<GatedInside>),
 }
 
 /// What the products of a dense network take in and give between.
 #[derive(Debug)]
-pub struct DenseInside(Inside);
+pub struct DenseInside(Within);
+
+#[derive(Debug)]
+enum Within {
+    Plain(Inside),
+    Gated(GatedInside),
+    Ternary(TernaryInside),
+}
 
 impl FeedForwardKept {
     /// How the experts were used, where there are some.
     pub fn expert_use(&self) -> Option<ExpertUse> {
         match self {
             Self::Experts(kept) => Some(kept.expert_use()),
-            Self::Dense(_) | Self::Gated(_) => None,
+            Self::Dense(_) => None,
         }
     }
 }
@@ -119,7 +162,6 @@ impl FeedForward {
         match self {
             Self::Experts(layer) => layer.forward(x, residual),
             Self::Dense(layer) => Ok(layer.run(x, residual)?.0),
-            Self::Gated(layer) => Ok(layer.run(x, residual)?.0),
         }
     }
 
@@ -139,11 +181,7 @@ impl FeedForward {
             }
             Self::Dense(layer) => {
                 let (out, inside) = layer.run(x, residual)?;
-                Ok((out, FeedForwardKept::Dense((!layer.recompute).then_some(DenseInside(inside)))))
-            }
-            Self::Gated(layer) => {
-                let (out, inside) = layer.run(x, residual)?;
-                Ok((out, FeedForwardKept::Gated((!layer.recompute).then_some(inside))))
+                Ok((out, FeedForwardKept::Dense((!layer.recompute).then_some(inside))))
             }
         }
     }
@@ -152,8 +190,7 @@ impl FeedForward {
     pub fn forward_again(&self, x: &Tensor, capacity: i64) -> Result<FeedForwardKept> {
         match self {
             Self::Experts(layer) => Ok(FeedForwardKept::Experts(layer.forward_again(x, capacity)?)),
-            Self::Dense(layer) => Ok(FeedForwardKept::Dense(Some(DenseInside(layer.inside(x)?)))),
-            Self::Gated(layer) => Ok(FeedForwardKept::Gated(Some(layer.inside(x)?))),
+            Self::Dense(layer) => Ok(FeedForwardKept::Dense(Some(layer.inside(x)?))),
         }
     }
 
@@ -169,11 +206,8 @@ impl FeedForward {
     ) -> Result<Tensor> {
         match (self, kept) {
             (Self::Experts(layer), FeedForwardKept::Experts(kept)) => layer.backward(dout, x, kept, aux_factor, beta),
-            (Self::Dense(layer), FeedForwardKept::Dense(inside)) => {
-                layer.backward(dout, x, inside.map(|DenseInside(inside)| inside), beta)
-            }
-            (Self::Gated(layer), FeedForwardKept::Gated(inside)) => layer.backward(dout, x, inside, beta),
-            _ => Err(crate::Error::value("this was kept by the forward of another layer")),
+            (Self::Dense(layer), FeedForwardKept::Dense(inside)) => layer.backward(dout, x, inside, beta),
+            _ => Err(kept_elsewhere()),
         }
     }
 
@@ -182,7 +216,6 @@ impl FeedForward {
         match self {
             Self::Experts(layer) => layer.recompute = again,
             Self::Dense(layer) => layer.recompute = again,
-            Self::Gated(layer) => layer.recompute = again,
         }
     }
 

@@ -124,7 +124,7 @@ fn used(offsets: &Tensor) -> Result<Tensor> {
 }
 
 /// The gate and up halves of a fused product, as views.
-fn halves(gate_up: &Tensor) -> Result<[Tensor; 2]> {
+pub(super) fn halves(gate_up: &Tensor) -> Result<[Tensor; 2]> {
     let [_, width] = sizes("the fused product", gate_up)?;
     let ffn = width / 2;
     Ok([gate_up.narrow(1, 0, ffn)?, gate_up.narrow(1, ffn, ffn)?])

@@ -5,33 +5,23 @@ use nn_ffi::{Tensor, kernels};
 use super::linear::Linear;
 use crate::error::Result;
 
-/// out = residual + down (silu(gate x) * (up x)), each product with a stored weight, which may have an adapter. (Shazeer 2020,
-/// "GLU Variants", eq. 6)
+/// down (silu(gate x) * (up x)), each product with a stored weight, which may have an adapter. (Shazeer 2020, "GLU Variants",
+/// eq. 6)
 #[derive(Debug)]
-pub struct GatedLayer {
+pub struct GatedNetwork {
     /// What goes through silu.
     pub gate: Linear,
     /// What it is multiplied with.
     pub up: Linear,
     /// Back to the stream.
     pub down: Linear,
-    /// Whether `backward` finds again, by the same calls, what the products give between.
-    pub recompute: bool,
 }
 
 /// Gate, up, and what the last product takes in.
 #[derive(Debug)]
-pub struct GatedInside([Tensor; 3]);
+pub(super) struct GatedInside([Tensor; 3]);
 
-impl GatedLayer {
-    /// x and residual `[tokens, hidden]` to the same shape, and what is inside.
-    pub(super) fn run(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, GatedInside)> {
-        let inside = self.inside(x)?;
-        let out = self.down.forward(&inside.0[2])?;
-        kernels::add(&out, residual, &out)?;
-        Ok((out, inside))
-    }
-
+impl GatedNetwork {
     pub(super) fn inside(&self, x: &Tensor) -> Result<GatedInside> {
         let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
         let active = x.context().empty(gate.shape(), gate.dtype())?;
@@ -39,9 +29,13 @@ impl GatedLayer {
         Ok(GatedInside([gate, up, active]))
     }
 
+    pub(super) fn outputs(&self, inside: &GatedInside) -> Result<Tensor> {
+        self.down.forward(&inside.0[2])
+    }
+
     /// Gradient of x from dout, both `[tokens, hidden]`.
-    pub(super) fn backward(&self, dout: &Tensor, x: &Tensor, inside: Option<GatedInside>, beta: f32) -> Result<Tensor> {
-        let GatedInside([gate, up, active]) = inside.map_or_else(|| self.inside(x), Ok)?;
+    pub(super) fn backward(&self, dout: &Tensor, x: &Tensor, inside: GatedInside, beta: f32) -> Result<Tensor> {
+        let GatedInside([gate, up, active]) = inside;
         let dactive = x.context().empty(active.shape(), active.dtype())?;
         self.down.backward(dout, &active, &dactive, beta)?;
         drop(active);

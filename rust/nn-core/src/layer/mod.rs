@@ -25,22 +25,24 @@ mod moe;
 mod norm;
 mod projection;
 mod rope;
+mod ternary;
 
 pub use attention::{MQAttention, MQAttentionKept};
 pub use block::{BlockKept, TransformerBlock};
 pub use cache::KVCache;
-pub use dense::{AllRows, DenseInside, DenseLayer, FeedForward, FeedForwardKept};
+pub use dense::{AllRows, DenseInside, DenseLayer, DenseNetwork, FeedForward, FeedForwardKept};
 pub use embedding::Embedding;
 pub use expert_parallel::{ExpertExchange, ExpertParallel, Served};
 pub(crate) use expert_parallel::{Round, check_expert_parallel};
 pub use expert_products::SwiGLU;
-pub use gated::{GatedInside, GatedLayer};
+pub use gated::GatedNetwork;
 pub use linear::Linear;
 pub use low_rank::LowRank;
 pub use moe::{ExpertUse, MoEKept, MoELayer, Router, Routing};
 pub use norm::RMSNorm;
-pub use projection::{HeadNorms, Projection};
+pub use projection::{HeadNorms, Product, Projection};
 pub use rope::{RopeTables, Rotation};
+pub use ternary::{TernaryLinear, TernaryNetwork};
 
 use nn_ffi::Tensor;
 

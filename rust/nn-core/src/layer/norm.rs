@@ -18,6 +18,16 @@ impl RMSNorm {
         Self { weight, eps: eps as f32 }
     }
 
+    /// The gain, for who norms in a call of their own.
+    pub(super) fn gain(&self) -> &Tensor {
+        &self.weight.value
+    }
+
+    /// What is added to the mean square.
+    pub(super) fn eps(&self) -> f32 {
+        self.eps
+    }
+
     /// x `[rows, cols]` to y.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = x.context().empty(x.shape(), x.dtype())?;

@@ -5,15 +5,43 @@ use nn_ffi::Tensor;
 use super::linear::Linear;
 use super::norm::RMSNorm;
 use super::sizes;
+use super::ternary::TernaryLinear;
 use crate::error::Result;
 
 /// Queries, keys and values.
 #[derive(Debug)]
 pub enum Projection {
     /// By one product, whose weight has theirs one below the other.
-    Fused(Box<Linear>),
+    Fused(Box<Product>),
     /// By products of their own, the former two perhaps normed head by head, as in Qwen3.
     Normed(Box<HeadNorms>),
+}
+
+/// A product with a weight.
+#[derive(Debug)]
+pub enum Product {
+    /// As it is, or as it is stored.
+    Plain(Linear),
+    /// Made of -1, 0 and 1.
+    Ternary(TernaryLinear),
+}
+
+impl Product {
+    /// x `[rows, in]` to y `[rows, out]`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Plain(product) => product.forward(x),
+            Self::Ternary(product) => product.forward(x),
+        }
+    }
+
+    /// Overwrites dx, which is not x, by the gradient of x from dy; that of the weight is added to `beta` times what is there.
+    pub fn backward(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, beta: f32) -> Result<()> {
+        match self {
+            Self::Plain(product) => product.backward(dy, x, dx, beta),
+            Self::Ternary(product) => product.backward(dy, x, dx, beta),
+        }
+    }
 }
 
 /// The products of queries, keys and values, each of whose weights may be stored in a form of its own, and the norms of the

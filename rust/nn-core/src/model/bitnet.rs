@@ -26,6 +26,13 @@ pub(super) struct Quantization {
     pub(super) blocks: BTreeMap<String, &'static BlockFormat>,
 }
 
+impl Quantization {
+    /// Whether the weights are master weights.
+    pub(super) fn online(&self) -> bool {
+        self.kind == Kind::Online
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Kind {
     /// Master weights: scale and codes come from them.

@@ -38,6 +38,11 @@ options! {
             "whether each head of queries and keys is normed before it is rotated, as in Qwen3; \
              in a dense model without those biases alone";
         tie_embeddings: bool = false, "whether the head is the table of embeddings; in a dense model alone";
+        ternary: bool = false,
+            "whether all blocks' products have weights -1, 0 and 1 times a number, made of the parameters whenever they \
+             are used, and activations of 8 bits, with norms in front of both projections back to the stream, as in \
+             BitNet b1.58; in a dense model that trains in f32";
+        squared_relu: bool = false, "whether the gate is max(x, 0)^2 in place of SiLU; with ternary weights alone";
         rope_factor: f64 = 1.0,
             "what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are";
         rope_low: f64 = 1.0,
@@ -67,7 +72,7 @@ pub(super) const OF_EXPERTS: [&str; 2] = ["num_experts", "experts_per_token"];
 pub(super) const OF_ROUTER: [&str; 3] = ["norm_topk_prob", "capacity_factor", "aux_alpha"];
 
 /// Options of parts of a dense model, which one with experts has at their defaults.
-const OF_DENSE: [&str; 3] = ["qkv_bias", "qk_norm", "tie_embeddings"];
+const OF_DENSE: [&str; 5] = ["qkv_bias", "qk_norm", "tie_embeddings", "ternary", "squared_relu"];
 
 const IN_DENSE: &str = "in a dense model, whose num_experts is 0";
 
@@ -163,6 +168,12 @@ impl MoEConfig {
         let least = format!("at least context ({})", self.context);
         require(self.extended_context >= self.context, "extended_context", &self.extended_context, &least)?;
         require(!(self.qk_norm && self.qkv_bias), "qkv_bias", &self.qkv_bias, "False with qk_norm")?;
+        let (others, which): (&[&str], _) =
+            if self.ternary { (&["qkv_bias", "qk_norm"], "with") } else { (&["squared_relu"], "without") };
+        for name in others {
+            let there = values.get(name) == Some(&Value::Bool(true));
+            require(!there, name, &true, &format!("False {which} ternary weights"))?;
+        }
         let tensors = ParameterLayout::count(self) as u128;
         if tensors > MODEL_TENSORS {
             let problem =
@@ -218,7 +229,10 @@ impl MoEConfig {
         let experts = product(&[3, experts, self.ffn_size]);
         let layer = attention.saturating_add(product(&[self.num_experts])).saturating_add(experts);
         let of_heads = if self.qk_norm { (2 * layers).saturating_mul(self.head_dim as u128) } else { 0 };
-        let norms = hidden.saturating_mul(2 * layers + 1).saturating_add(of_heads);
+        let inner =
+            (self.head_dim as u128).saturating_mul(self.num_heads as u128).saturating_add(self.ffn_size as u128);
+        let sub_norms = if self.ternary { layers.saturating_mul(inner) } else { 0 };
+        let norms = hidden.saturating_mul(2 * layers + 1).saturating_add(of_heads).saturating_add(sub_norms);
         let tables = 2 - usize::from(self.tie_embeddings);
         product(&[tables, self.vocab_size]).saturating_add(layer.saturating_mul(layers)).saturating_add(norms)
     }

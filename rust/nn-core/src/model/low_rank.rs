@@ -24,8 +24,8 @@ use super::parameters::ParameterLayout;
 use super::transformer::{Beside, MoETransformer, StoredParts};
 use crate::error::{Error, Result};
 use crate::layer::{
-    Embedding, FeedForward, GatedLayer, HeadNorms, Linear, LowRank, MQAttention, Projection, RMSNorm, TransformerBlock,
-    Weight,
+    DenseLayer, DenseNetwork, Embedding, FeedForward, GatedNetwork, HeadNorms, Linear, LowRank, MQAttention, Product,
+    Projection, RMSNorm, TransformerBlock, Weight,
 };
 
 /// The projections of a layer that may have an adapter, in its order.
@@ -176,16 +176,18 @@ impl StoredViews<'_> {
             input_norm: self.norm(&format!("{prefix}.input_layernorm.weight"))?,
             attention: MQAttention {
                 qkv: Projection::Normed(Box::new(heads)),
-                output: attention("o")?,
+                output: Product::Plain(attention("o")?),
                 heads: config.num_heads,
                 kv_heads: config.num_kv_heads,
                 head_dim: config.head_dim,
             },
             post_norm: self.norm(&format!("{prefix}.post_attention_layernorm.weight"))?,
-            feed_forward: FeedForward::Gated(GatedLayer {
-                gate: dense("gate")?,
-                up: dense("up")?,
-                down: dense("down")?,
+            feed_forward: FeedForward::Dense(DenseLayer {
+                network: DenseNetwork::Gated(GatedNetwork {
+                    gate: dense("gate")?,
+                    up: dense("up")?,
+                    down: dense("down")?,
+                }),
                 recompute: false,
             }),
             name: prefix,

@@ -1,5 +1,5 @@
 //! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama,
-//! Qwen2 or Qwen3, and back.
+//! Qwen2, Qwen3 or BitNet, and back.
 //!
 //! Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::bitnet::quantization_from_folder;
 use super::config::{MoEConfig, OF_EXPERTS, OF_ROUTER};
 use super::parameters::ParameterLayout;
 use super::rope_scaling::rope_options;
@@ -57,9 +58,14 @@ struct Dense {
     head_dim: usize,
     qkv_bias: bool,
     qk_norm: bool,
+    ternary: bool,
+    norm_eps: f64,
+    rope_base: f64,
+    /// What hidden_act may be, first the usual one, where there are several.
+    activations: &'static [&'static str],
 }
 
-const DENSE: [Dense; 3] = [
+const DENSE: [Dense; 4] = [
     Dense {
         name: "llama",
         class: "LlamaForCausalLM",
@@ -69,6 +75,10 @@ const DENSE: [Dense; 3] = [
         head_dim: 0,
         qkv_bias: false,
         qk_norm: false,
+        ternary: false,
+        norm_eps: 1e-6,
+        rope_base: 1e4,
+        activations: &["silu"],
     },
     Dense {
         name: "qwen2",
@@ -79,6 +89,10 @@ const DENSE: [Dense; 3] = [
         head_dim: 0,
         qkv_bias: true,
         qk_norm: false,
+        ternary: false,
+        norm_eps: 1e-6,
+        rope_base: 1e4,
+        activations: &["silu"],
     },
     Dense {
         name: "qwen3",
@@ -89,8 +103,30 @@ const DENSE: [Dense; 3] = [
         head_dim: 128,
         qkv_bias: false,
         qk_norm: true,
+        ternary: false,
+        norm_eps: 1e-6,
+        rope_base: 1e4,
+        activations: &["silu"],
+    },
+    Dense {
+        name: "bitnet",
+        class: "BitNetForCausalLM",
+        off: &["attention_bias"],
+        context: 2048,
+        kv_heads: 5,
+        head_dim: 0,
+        qkv_bias: false,
+        qk_norm: false,
+        ternary: true,
+        norm_eps: 1e-5,
+        rope_base: 5e5,
+        activations: &["relu2", "silu"],
     },
 ];
+
+/// With which transformers rounds master weights while it runs.
+const ONLINE: [(&str, &str); 3] =
+    [("quant_method", "bitnet"), ("linear_class", "autobitlinear"), ("quantization_mode", "online")];
 
 /// Our names beside those of a Mixtral, or of a dense model, and those under "nncuda". A dense model has one value of the options of experts and router.
 fn names_of(dense: bool) -> (impl Iterator<Item = (&'static str, &'static str)>, Vec<&'static str>) {
@@ -98,12 +134,13 @@ fn names_of(dense: bool) -> (impl Iterator<Item = (&'static str, &'static str)>,
     (TO_MIXTRAL.into_iter().filter(move |(ours, _)| has(ours)), OURS.into_iter().filter(|name| has(name)).collect())
 }
 
-/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama.
+/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3, BitNet or Llama.
 pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     let values = config.to_table();
     let value = |name: &str| values.get(name).cloned().unwrap_or(Value::None);
-    let parts = (config.qkv_bias, config.qk_norm);
-    let dense = DENSE.iter().find(|kind| config.num_experts == 0 && (kind.qkv_bias, kind.qk_norm) == parts);
+    let parts = [config.qkv_bias, config.qk_norm, config.ternary];
+    let dense =
+        DENSE.iter().find(|kind| config.num_experts == 0 && [kind.qkv_bias, kind.qk_norm, kind.ternary] == parts);
     let (class, kind) = dense.map_or(("MixtralForCausalLM", "mixtral"), |kind| (kind.class, kind.name));
     let mut out = Table::from([("architectures", Value::List(vec![class.into()])), ("model_type", kind.into())]);
     let (names, own) = names_of(dense.is_some());
@@ -114,6 +151,9 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
         for name in kind.off {
             out.set(*name, false);
         }
+        if kind.ternary {
+            out.set("quantization_config", Table::from(ONLINE.map(|(name, value)| (name, value.into()))));
+        }
     } else {
         out.set("router_jitter_noise", 0.0);
         out.set("output_router_logits", false);
@@ -121,7 +161,7 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     }
     let fixed: [(&str, Value); 8] = [
         ("rope_theta", config.rope_base.into()),
-        ("hidden_act", "silu".into()),
+        ("hidden_act", if config.squared_relu { "relu2" } else { "silu" }.into()),
         ("attention_dropout", 0.0.into()),
         ("tie_word_embeddings", config.tie_embeddings.into()),
         ("torch_dtype", "float32".into()),
@@ -144,7 +184,7 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     out
 }
 
-/// Reads the content of a `config.json` of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another.
+/// Reads the content of a `config.json` of a Mixtral, Llama, Qwen2, Qwen3 or BitNet, of this program or another.
 ///
 /// `Error::Value` when it is of another model, lacks something, or asks for what this model does not do.
 pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
@@ -161,8 +201,13 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
         }
     };
     let dense = of_dense.is_some();
+    if of_dense.is_some_and(|kind| kind.ternary) {
+        check_masters(values)?;
+    }
+    let several = of_dense.is_some_and(|kind| kind.activations.len() > 1);
     let off = off.iter().map(|name| (*name, Value::from(false)));
-    for (name, needed) in [("hidden_act", Value::from("silu"))].into_iter().chain(off) {
+    let act = (!several).then(|| ("hidden_act", Value::from("silu")));
+    for (name, needed) in act.into_iter().chain(off) {
         if let Some(value) = values.get(name).filter(|value| **value != needed) {
             return Err(Error::value(format!("{name} is {}; this model has {}", value.shown(), needed.shown())));
         }
@@ -187,7 +232,7 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     if !dense && options.get("num_experts") == Some(&Value::Integer(0)) {
         return Err(Error::value("num_local_experts is 0; a model of type 'mixtral' has experts"));
     }
-    for (name, value) in rope_from_folder(values, if dense { 1e4 } else { 1e6 })?.iter() {
+    for (name, value) in rope_from_folder(values, of_dense.map_or(1e6, |kind| kind.rope_base))?.iter() {
         options.set(name, value.clone());
     }
     let context = options.get("context").cloned().unwrap_or(Value::None);
@@ -238,13 +283,35 @@ fn usual_of_dense(values: &Table, kind: &Dense) -> Result<Table> {
     if kind.head_dim > 0 {
         usual.set("head_dim", kind.head_dim);
     }
-    usual.set("norm_eps", 1e-6);
+    usual.set("norm_eps", kind.norm_eps);
     usual.set("qkv_bias", kind.qkv_bias);
     usual.set("qk_norm", kind.qk_norm);
     if let Some(tied) = given("tie_word_embeddings") {
         usual.set("tie_embeddings", tied.clone());
     }
+    if kind.ternary {
+        let standard = Value::from(kind.activations[0]);
+        let gate = values.get("hidden_act").unwrap_or(&standard);
+        if !kind.activations.iter().any(|name| gate.as_text() == Some(name)) {
+            let names: Vec<String> = kind.activations.iter().map(|name| format!("'{name}'")).collect();
+            return Err(Error::value(format!("hidden_act is {}; this model has {}", gate.shown(), names.join(" or "))));
+        }
+        usual.set("ternary", true);
+        usual.set("squared_relu", gate.as_text() == Some("relu2"));
+    }
     Ok(usual)
+}
+
+/// `Error::Value` for a BitNet whose weights are rounded already. Whatever numbers would be rounded to them again, what they
+/// were rounded from is lost, and with it how near each is to its neighbour.
+fn check_masters(values: &Table) -> Result<()> {
+    if quantization_from_folder(values)?.online() {
+        return Ok(());
+    }
+    Err(Error::value(
+        "quantization_config says that the weights are ternary already; training needs the master weights that they were \
+         rounded from: take the folder with these, in bf16 or f32",
+    ))
 }
 
 fn whole(values: &Table, name: &str) -> Result<usize> {

@@ -17,12 +17,15 @@
 //! ```
 //!
 //! With `tie_embeddings` there is no lm_head.weight. With `qkv_bias`, model.layers.L.self_attn.{q,k,v}_proj.bias, side by
-//! side, follow the gains of layer L, with `qk_norm` model.layers.L.self_attn.{q,k}_norm.weight, `[head_dim]`.
+//! side, follow the gains of layer L, with `qk_norm` model.layers.L.self_attn.{q,k}_norm.weight, `[head_dim]`, with `ternary`
+//! model.layers.L.self_attn.attn_sub_norm.weight, `[heads * head_dim]`, and model.layers.L.mlp.ffn_sub_norm.weight, `[ffn]`;
+//! the matrices of such a layer are the master weights.
 //!
 //! A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, `[ffn, hidden]`, and
 //! down_proj, `[hidden, ffn]`, where one expert would have w1, w3 and w2.
 //!
-//! Names are those of Mixtral, Llama, Qwen2 or Qwen3 in Hugging Face transformers, so a checkpoint needs no translation.
+//! Names are those of Mixtral, Llama, Qwen2, Qwen3 or BitNet in Hugging Face transformers, so a checkpoint needs no
+//! translation.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -68,7 +71,7 @@ impl ParameterLayout {
     /// How many tensors a configuration has.
     pub fn count(config: &MoEConfig) -> usize {
         let of_layer = if config.num_experts == 0 {
-            9 + 3 * usize::from(config.qkv_bias) + 2 * usize::from(config.qk_norm)
+            9 + 3 * usize::from(config.qkv_bias) + 2 * usize::from(config.qk_norm) + 2 * usize::from(config.ternary)
         } else {
             config.num_experts.saturating_mul(3).saturating_add(7)
         };
@@ -137,6 +140,10 @@ impl ParameterLayout {
                 for name in ["q", "k"] {
                     layout.add(format!("{prefix}.self_attn.{name}_norm.weight"), &[config.head_dim]);
                 }
+            }
+            if config.ternary {
+                layout.add(format!("{prefix}.self_attn.attn_sub_norm.weight"), &[q_rows]);
+                layout.add(format!("{prefix}.mlp.ffn_sub_norm.weight"), &[ffn]);
             }
         }
         layout.add("model.norm.weight".into(), &[hidden]);

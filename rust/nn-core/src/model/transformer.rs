@@ -128,6 +128,11 @@ impl MoETransformer {
     /// The same on a rank of a job.
     fn zeros_with(rank: Rank<'_>, config: MoEConfig, training: bool, precision: Precision) -> Result<Self> {
         config.validate()?;
+        if config.ternary && precision != Precision::F32 {
+            let name = precision.name();
+            let problem = "a model with ternary weights, which come of f32, trains in f32";
+            return Err(Error::value(format!("precision is {name}; {problem}")));
+        }
         let (ctx, experts) = (rank.context(), rank.experts(config.num_experts)?);
         let layout = Arc::new(ParameterLayout::new(&config)?);
         if config.tie_embeddings && rank.partitions_gradients() {

@@ -7,8 +7,8 @@ use super::config::MoEConfig;
 use super::precision::Precision;
 use crate::error::Result;
 use crate::layer::{
-    AllRows, DenseLayer, ExpertExchange, ExpertParallel, FeedForward, HeadNorms, Linear, MQAttention, MoELayer,
-    Projection, RMSNorm, Router, SwiGLU, TransformerBlock, Weight,
+    AllRows, DenseLayer, DenseNetwork, ExpertExchange, ExpertParallel, FeedForward, HeadNorms, Linear, MQAttention,
+    MoELayer, Product, Projection, RMSNorm, Router, SwiGLU, TernaryLinear, TernaryNetwork, TransformerBlock, Weight,
 };
 
 /// The arenas that layers take their views from.
@@ -35,22 +35,34 @@ impl Views<'_> {
         let prefix = format!("model.layers.{layer}");
         let hidden = config.hidden_size;
         let qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
-        let qkv = if config.qk_norm {
+        let qkv = if config.ternary {
+            let heights = [config.num_heads, config.num_kv_heads, config.num_kv_heads].map(|n| n * config.head_dim);
+            let product = self.ternary(&format!("{prefix}.self_attn.q_proj.weight"), &heights, hidden, None)?;
+            Projection::Fused(Box::new(Product::Ternary(product)))
+        } else if config.qk_norm {
             Projection::Normed(Box::new(self.head_norms(config, &format!("{prefix}.self_attn"))?))
         } else {
             let weight = self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?;
             let bias = || self.fused(&format!("{prefix}.self_attn.q_proj.bias"), &[qkv_rows]);
-            Projection::Fused(Box::new(Linear::with_bias(weight, config.qkv_bias.then(bias).transpose()?)))
-        };
-        let attention = MQAttention {
-            qkv,
-            output: Linear::new(self.weight(&format!("{prefix}.self_attn.o_proj.weight"))?),
-            heads: config.num_heads,
-            kv_heads: config.num_kv_heads,
-            head_dim: config.head_dim,
+            let product = Linear::with_bias(weight, config.qkv_bias.then(bias).transpose()?);
+            Projection::Fused(Box::new(Product::Plain(product)))
         };
         let norm = |name: &str| -> Result<_> {
             Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}.weight"))?, config.norm_eps))
+        };
+        let output = format!("{prefix}.self_attn.o_proj.weight");
+        let attention = MQAttention {
+            qkv,
+            output: if config.ternary {
+                let columns = config.num_heads * config.head_dim;
+                let sub_norm = norm("self_attn.attn_sub_norm")?;
+                Product::Ternary(self.ternary(&output, &[hidden], columns, Some(sub_norm))?)
+            } else {
+                Product::Plain(Linear::new(self.weight(&output)?))
+            },
+            heads: config.num_heads,
+            kv_heads: config.num_kv_heads,
+            head_dim: config.head_dim,
         };
         Ok(TransformerBlock {
             input_norm: norm("input_layernorm")?,
@@ -66,6 +78,11 @@ impl Views<'_> {
         })
     }
 
+    fn ternary(&self, first: &str, heights: &[usize], columns: usize, norm: Option<RMSNorm>) -> Result<TernaryLinear> {
+        let weight = self.fused(first, &[heights.iter().sum(), columns])?;
+        Ok(TernaryLinear::new(weight, heights, norm))
+    }
+
     fn head_norms(&self, config: &MoEConfig, prefix: &str) -> Result<HeadNorms> {
         let product =
             |name: &str| -> Result<_> { Ok(Linear::new(self.weight(&format!("{prefix}.{name}_proj.weight"))?)) };
@@ -77,12 +94,22 @@ impl Views<'_> {
 
     fn dense(&self, config: &MoEConfig, prefix: &str) -> Result<DenseLayer> {
         let (hidden, ffn) = (config.hidden_size, config.ffn_size);
+        if config.ternary {
+            let norm = RMSNorm::new(self.weight(&format!("{prefix}.mlp.ffn_sub_norm.weight"))?, config.norm_eps);
+            let network = TernaryNetwork {
+                gate_up: self.ternary(&format!("{prefix}.mlp.gate_proj.weight"), &[ffn, ffn], hidden, None)?,
+                down: self.ternary(&format!("{prefix}.mlp.down_proj.weight"), &[hidden], ffn, Some(norm))?,
+                squared_relu: config.squared_relu,
+            };
+            return Ok(DenseLayer { network: DenseNetwork::Ternary(network), recompute: false });
+        }
         let network = SwiGLU {
             w13: self.fused(&format!("{prefix}.mlp.gate_proj.weight"), &[1, 2 * ffn, hidden])?,
             w2: self.fused(&format!("{prefix}.mlp.down_proj.weight"), &[1, hidden, ffn])?,
             fp8: self.precision == Precision::FP8,
         };
-        Ok(DenseLayer { rows: Arc::clone(self.rows), network, recompute: false })
+        let network = DenseNetwork::Plain { rows: Arc::clone(self.rows), network };
+        Ok(DenseLayer { network, recompute: false })
     }
 
     fn mixture(&self, config: &MoEConfig, layer: usize, prefix: &str) -> Result<MoELayer> {

@@ -85,7 +85,7 @@ fn whole(value: &Value) -> Result<usize> {
 /// those with smaller moments, then shorter sequences.
 fn to_try(config: &MoEConfig, train: &TrainConfig) -> Vec<Vec<Changes>> {
     let (every, experts, f32) =
-        (train.activation_checkpointing, train.recompute_experts, train.precision == Precision::F32);
+        (train.activation_checkpointing, train.recompute_experts, train.precision == Precision::F32 && !config.ternary);
     let micro = smaller_micro_batches(train);
     // Where every block is computed again, none has experts of its own to keep.
     let mut none = vec![("recompute_experts", Value::Bool(false))];

@@ -273,7 +273,8 @@ pub fn parameters_by_kind(config: &MoEConfig) -> [(&'static str, usize, usize); 
         ("experts", layers * config.num_experts * expert, layers * config.experts_per_token * expert)
     };
     let of_heads = if config.qk_norm { 2 * layers * config.head_dim } else { 0 };
-    let (routers, norms) = (layers * config.num_experts * hidden, (2 * layers + 1) * hidden + of_heads);
+    let of_subs = if config.ternary { layers * (config.num_heads * config.head_dim + config.ffn_size) } else { 0 };
+    let (routers, norms) = (layers * config.num_experts * hidden, (2 * layers + 1) * hidden + of_heads + of_subs);
     [
         ("embedding", vocabulary, vocabulary),
         ("attention", attention, attention),

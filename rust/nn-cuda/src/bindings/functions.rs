@@ -837,6 +837,35 @@ pub type cuda_swiglu_clipped = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// Gradient of the squared-ReLU gate: dgate = 2 \* dy \* up \* max(gate, 0), dup = dy \* max(gate, 0)^2.
+///
+/// C: `int32_t cuda_relu2_gate_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, void *dgate, void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
+pub type cuda_relu2_gate_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    dy: *const c_void,
+    gate: *const c_void,
+    up: *const c_void,
+    dgate: *mut c_void,
+    dup: *mut c_void,
+    rows: i64,
+    dim: i64,
+    ld: i64,
+    dtype: i32,
+) -> i32;
+
+/// What rows in 8 bits stand for: x = codes \* scale.
+///
+/// C: `int32_t cuda_act_dequant_i8(nncuda_ctx *ctx, const void *codes, const float *scale, void *x, int64_t rows, int64_t cols, int32_t dtype);`
+pub type cuda_act_dequant_i8 = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    codes: *const c_void,
+    scale: *const f32,
+    x: *mut c_void,
+    rows: i64,
+    cols: i64,
+    dtype: i32,
+) -> i32;
+
 /// Biases of grouped rows, such as those of experts: y\[r\] = x\[r\] + bias\[g\] for the rows offsets\[g\] ..
 /// offsets\[g+1\]-1.
 ///

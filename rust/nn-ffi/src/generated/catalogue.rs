@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 108] = [
+pub static KERNELS: [Kernel; 110] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -178,6 +178,33 @@ pub static KERNELS: [Kernel; 108] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::swiglu_clipped,
+    },
+    Kernel {
+        name: "relu2_gate_backward",
+        parameters: &[
+            Parameter::tensor("dy", "dtype", "[rows, dim]", ""),
+            Parameter::tensor("gate", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("up", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("dgate", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("dup", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::integer("rows"),
+            Parameter::integer("dim"),
+            Parameter::integer("ld"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::relu2_gate_backward,
+    },
+    Kernel {
+        name: "act_dequant_i8",
+        parameters: &[
+            Parameter::tensor("codes", "i8", "[rows, cols]", ""),
+            Parameter::tensor("scale", "f32", "[rows]", ""),
+            Parameter::tensor("x", "dtype", "[rows, cols]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("cols"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::act_dequant_i8,
     },
     Kernel {
         name: "grouped_bias",

@@ -78,6 +78,20 @@ pub(super) fn swiglu_clipped(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn relu2_gate_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::relu2_gate_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+    )
+}
+
+pub(super) fn act_dequant_i8(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::act_dequant_i8(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
 pub(super) fn grouped_bias(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::grouped_bias(
         arguments[0].tensor()?,

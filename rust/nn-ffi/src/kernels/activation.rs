@@ -2,7 +2,8 @@
 
 //! Kernels of the section activation of bindings.h.
 //!
-//! What of today's families has no place in other kernels: bounds of scores, and gates.
+//! What of today's families has no place in other kernels: bounds of scores, gates, and what training needs of
+//! rounded rows.
 
 use crate::call::{Call, Sizes, plus};
 use crate::{DType, Result, Tensor};
@@ -136,6 +137,108 @@ pub fn swiglu_clipped(gate: &Tensor, up: &Tensor, y: &Tensor, alpha: f32, limit:
         )
     };
     let tensors = [Some(gate.tensor), Some(up.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// Gradient of the squared-ReLU gate: dgate = 2 \* dy \* up \* max(gate, 0), dup = dy \* max(gate, 0)^2.
+///
+/// (So et al. 2021, "Primer")
+///
+/// # Arguments
+///
+/// - `dy`: of `dtype` `[rows, dim]`, gradient of y
+/// - `gate`: of `dtype` `[rows:ld, dim]`, as in the forward call, relu2_gate
+/// - `up`: of `dtype` `[rows:ld, dim]`, as in the forward call
+/// - `dgate`: of `dtype` `[rows:ld, dim]`, gradient of gate; overwritten, may be `gate`
+/// - `dup`: of `dtype` `[rows:ld, dim]`, gradient of up; overwritten, may be `up`
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn relu2_gate_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, dgate: &Tensor, dup: &Tensor) -> Result<()> {
+    let call = Call::new("cuda_relu2_gate_backward", dy);
+    let dy = call.dense::<2>("dy", "[rows, dim]", dy)?;
+    let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
+    let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
+    let dgate = call.strided::<2>("dgate", "[rows:ld, dim]", dgate)?;
+    let dup = call.strided::<2>("dup", "[rows:ld, dim]", dup)?;
+    call.same(&[Some(dy.named()), Some(gate.named()), Some(up.named()), Some(dgate.named()), Some(dup.named())])?;
+    let rows = dy.dims[0];
+    let dim = dy.dims[1];
+    const SIZES: [(&str, &str); 2] = [("rows", "from dy"), ("dim", "from dy")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, dim] };
+    gate.expect([rows, dim], sizes)?;
+    up.expect([rows, dim], sizes)?;
+    dgate.expect([rows, dim], sizes)?;
+    dup.expect([rows, dim], sizes)?;
+    let dtype = dy.dtype();
+    gate.same(dtype, "dy")?;
+    up.same(dtype, "dy")?;
+    dgate.same(dtype, "dy")?;
+    dup.same(dtype, "dy")?;
+    let ld = call.stride(&[gate.rows(), up.rows(), dgate.rows(), dup.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_relu2_gate_backward)(
+            call.handle(),
+            dy.pointer(),
+            gate.pointer(),
+            up.pointer(),
+            dgate.pointer(),
+            dup.pointer(),
+            rows as i64,
+            dim as i64,
+            ld as i64,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(dy.tensor), Some(gate.tensor), Some(up.tensor), Some(dgate.tensor), Some(dup.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// What rows in 8 bits stand for: x = codes \* scale.
+///
+/// The gradient of a weight takes it for the input that the product had, while the rounding counts as the identity.
+/// (Ma et al. 2024, eq. 4; Bengio, Léonard, Courville 2013, section 4)
+///
+/// # Arguments
+///
+/// - `codes`: i8 `[rows, cols]`, from act_quant_i8 or rmsnorm_quant_i8
+/// - `scale`: f32 `[rows]`, of each row
+/// - `x`: of `dtype` `[rows, cols]`, output; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn act_dequant_i8(codes: &Tensor, scale: &Tensor, x: &Tensor) -> Result<()> {
+    let call = Call::new("cuda_act_dequant_i8", codes);
+    let codes = call.dense::<2>("codes", "[rows, cols]", codes)?.of(DType::I8)?;
+    let scale = call.dense::<1>("scale", "[rows]", scale)?.of(DType::F32)?;
+    let x = call.dense::<2>("x", "[rows, cols]", x)?;
+    call.same(&[Some(codes.named()), Some(x.named())])?;
+    call.folds("rows", &[Some(codes.named()), Some(scale.named())])?;
+    let rows = codes.dims[0];
+    let cols = codes.dims[1];
+    const SIZES: [(&str, &str); 2] = [("rows", "from codes"), ("cols", "from codes")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, cols] };
+    scale.expect([rows], sizes)?;
+    x.expect([rows, cols], sizes)?;
+    let dtype = x.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_act_dequant_i8)(
+            call.handle(),
+            codes.pointer(),
+            scale.pointer().cast(),
+            x.pointer(),
+            rows as i64,
+            cols as i64,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(codes.tensor), Some(scale.tensor), Some(x.tensor)];
     call.finish(status, &tensors)
 }
 
