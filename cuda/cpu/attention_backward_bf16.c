@@ -24,17 +24,38 @@ typedef struct bf16_product {
   int32_t add;
 } bf16_product;
 
-/* A step of 16 units: sums += a * b, and what their second parts add. Each is loaded once. */
-NN_INLINE void tile_step16(const bf16_product *t, int64_t a, int64_t b) {
-  const int64_t a2 = a + 16 * t->a_step, b2 = b + t->panel * VF, a_step = t->a_step * 4;
+/*
+ * A step of 16 units: sums += a * b, and what their second parts add. Each is loaded once. The first step of a tile
+ * begins with the sums at `from` or zeros, and stores those of the tile before at `last`, if that is not null, one by
+ * one as their registers are needed: stored at once, they would wait for the last product, and the next tile for them.
+ */
+NN_INLINE void tile_step16(const bf16_product *t, int64_t a, int64_t b, const float *from, float *last,
+                           const int32_t first) {
+  const int64_t a2 = a + 16 * t->a_step, b2 = b + t->panel * VF, a_step = t->a_step * 4, step = t->ld * 4;
+#define BEGIN(tile, at)                                                                                                \
+  if (first) {                                                                                                         \
+    if (last) {                                                                                                        \
+      _tile_stored(tile, last + (at), step);                                                                           \
+    }                                                                                                                  \
+    if (from) {                                                                                                        \
+      _tile_loadd(tile, from + (at), step);                                                                            \
+    } else {                                                                                                           \
+      _tile_zero(tile);                                                                                                \
+    }                                                                                                                  \
+  }
   _tile_loadd(4, t->a + a, a_step);
   _tile_loadd(6, t->b + b, 64);
+  BEGIN(0, 0)
   _tile_dpbf16ps(0, 4, 6);
   _tile_loadd(7, t->b + b2, 64);
+  BEGIN(1, VF)
   _tile_dpbf16ps(1, 4, 7);
   _tile_loadd(5, t->a + a2, a_step);
+  BEGIN(2, 16 * t->ld)
   _tile_dpbf16ps(2, 5, 6);
+  BEGIN(3, 16 * t->ld + VF)
   _tile_dpbf16ps(3, 5, 7);
+#undef BEGIN
   if (t->b_low) {
     _tile_loadd(6, t->b_low + b, 64);
     _tile_loadd(7, t->b_low + b2, 64);
@@ -52,21 +73,22 @@ NN_INLINE void tile_step16(const bf16_product *t, int64_t a, int64_t b) {
 }
 
 static __attribute__((noinline)) void multiply(const bf16_product *t) {
+  float *last = NULL;
   /* The compiler does not know that tile loads and stores touch memory. */
   __asm__ volatile("" ::: "memory");
   for (int64_t lane = 0; lane < t->lanes; lane += BF16_TILE) {
     for (int64_t r = 0; r < t->rows; r += BF16_TILE) {
       float *c = t->c + r * t->ld + lane;
-      if (t->add) {
-        tile_load_four(c, t->ld * 4, 64, 64 * t->ld);
-      } else {
-        tile_zero_four();
+      const int64_t a = r * t->a_step, b = lane * t->panel;
+      tile_step16(t, a, b, t->add ? c : NULL, last, 1);
+      for (int64_t p = 16; p < t->units; p += 16) {
+        tile_step16(t, a + p, b + p * VF, NULL, NULL, 0);
       }
-      for (int64_t p = 0; p < t->units; p += 16) {
-        tile_step16(t, r * t->a_step + p, lane * t->panel + p * VF);
-      }
-      tile_store_four(c, t->ld * 4, 64, 64 * t->ld);
+      last = c;
     }
+  }
+  if (last) {
+    tile_store_four(last, t->ld * 4, 64, 64 * t->ld);
   }
   __asm__ volatile("" ::: "memory");
 }
