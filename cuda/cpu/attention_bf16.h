@@ -90,8 +90,8 @@ NN_INLINE void columns_to_rows(unit *to, int64_t step, const uint16_t *x, int64_
 
 /* Sums of columns, `step` apart, in panels of VF lanes, `panel` apart, times a factor a lane, into `rows` rows of bf16.
  * The first `blind` rows become zeros. */
-NN_INLINE void store_lanes(uint16_t *to, int64_t ld, const float *sums, int64_t step, int64_t panel,
-                           const vf *factor, int64_t blind, int64_t rows, int64_t dim) {
+NN_INLINE void store_lanes(uint16_t *to, int64_t ld, const float *sums, int64_t step, int64_t panel, const vf *factor,
+                           int64_t blind, int64_t rows, int64_t dim) {
   for (int64_t v = 0; v * VF < rows; v++) {
     for (int64_t d = 0; d < dim; d += VF) {
       vf x[VF];

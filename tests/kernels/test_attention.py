@@ -44,3 +44,20 @@ def test_nan_stays_in_its_row(cpu: Engine, dtype: str) -> None:
     out, lse = attention(cpu, q, k, v, 1, dtype)
     assert np.isnan(out.astype(np.float32)).any(-1).nonzero()[0].tolist() == [7]
     assert np.isnan(out[7].astype(np.float32)).all() and np.isnan(lse[7])
+
+
+@pytest.mark.parametrize("rise", [0.01, 0.05, 0.2, -0.2])
+def test_scores_that_rise_from_key_to_key(cpu: Engine, rise: float) -> None:
+    """A peak may stay behind scores that rise slowly, and follows those that rise fast, several times."""
+    dim, keys = 8, 330
+    q, _, v = numbers(keys, dim, "bf16")
+    q = np.ones_like(q[:20])
+    k = np.repeat((rise * np.arange(keys))[:, None], dim, axis=1).astype(DTYPES["bf16"])
+    out, lse = attention(cpu, q, k, v, 0, "bf16")
+    scores = q.astype(np.float64) @ k.astype(np.float64).T * float(np.float32(dim**-0.5))
+    exact = np.logaddexp.reduce(scores, axis=1)
+    weights, largest = np.exp(scores - exact[:, None]), np.abs(v.astype(np.float64)).max()
+    # Rounded to 8 bits: each weight, and the output.
+    assert np.abs(out.astype(np.float64) - weights @ v.astype(np.float64)).max() <= 2 * 2.0**-8 * largest
+    # Powers of two within 2^-20, and eight roundings of f32 at the largest score.
+    assert np.abs(lse - exact).max() <= 2.0**-20 + 8 * 2.0**-24 * np.abs(scores).max()
