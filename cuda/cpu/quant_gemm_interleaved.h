@@ -98,7 +98,7 @@ NN_INLINE void interleaved_integers(const uint8_t *w, int part, int run, const i
 }
 
 /* A block of 16 rows, which is block i of 32 and, of a format of 256 elements, the next seven, against `rows` rows of
- * the activations. Not of q6_k. */
+ * the activations. Not of formats with factors. */
 NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
                                  vf sum[][INTERLEAVED_PARTS], const int rows, interleaved_fetch *fetch,
                                  const int32_t format) {
@@ -142,61 +142,82 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
   }
 }
 
-/* A block of 256 of q6_k of 16 rows: eight blocks, from i on. */
-NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
-                                 vf sum[][INTERLEAVED_PARTS], const int rows, interleaved_fetch *fetch) {
+/* Lines to ask for beside each of the sixteen words of a block of 256 whose parts have factors. */
+NN_INLINE int interleaved_lines(int32_t format) { return format == NNCUDA_FORMAT_Q6_K ? 3 : 1; }
+
+/* Half `half` of a block of 256 whose parts have factors: four blocks of VF rows, from i on. */
+NN_INLINE void interleaved_half(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
+                                int part, int half, vf sum[][INTERLEAVED_PARTS], const int rows,
+                                interleaved_fetch *fetch, const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
-  for (int part = 0; part < INTERLEAVED_PARTS; part++) {
-    const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
-    for (int64_t half = 0; half < 2; half++) {
-      const uint8_t *scales = w + 2 * QUANT_ROWS + half * 8 * QUANT_ROWS + part * VF;
-      const uint8_t *codes = w + 18 * QUANT_ROWS + half * 24 * 4 * QUANT_ROWS + part * 4 * VF;
-      const int64_t block = i + half * 4;
-      si total[QUANT_ROWS_AT_ONCE][4];
+  vw total[QUANT_ROWS_AT_ONCE][4];
 #pragma GCC unroll 2
-      for (int p = 0; p < 2; p++) { /* of 16 elements of each block, which have a scale */
-        si dot[QUANT_ROWS_AT_ONCE][4];
+  for (int p = 0; p < 2; p++) { /* of 16 elements of each block, which have a factor */
+    si dot[QUANT_ROWS_AT_ONCE][4];
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-          dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] = si_all(0);
-        }
+    for (int r = 0; r < rows; r++) {
+      dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] = si_all(0);
+    }
 #pragma GCC unroll 4
-        for (int g = 0; g < 4; g++) {
-          si c[4];
-          interleaved_large_words(codes + (p * 4 + g) * 3 * 4 * QUANT_ROWS, c);
+    for (int g = 0; g < 4; g++) {
+      si c[4];
+      interleaved_four(w, part, half, p * 4 + g, c, format);
 #pragma GCC unroll 4
-          for (int r = 0; r < rows; r++) {
-            const int8_t *x = acts->codes + (first + r) * row_codes + block * QUANT_BLOCK + p * 16 + g * 4;
-#pragma GCC unroll 4
-            for (int run = 0; run < 4; run++) {
-              dot[r][run] = si_dot(dot[r][run], c[run], x + run * QUANT_BLOCK, 0);
-            }
-          }
-          if (part == 0) { /* 64 lines of 24 words, a line for the rest */
-            interleaved_fetch_line(fetch);
-            interleaved_fetch_line(fetch);
-            interleaved_fetch_line(fetch);
-          }
-        }
+      for (int r = 0; r < rows; r++) {
+        const int8_t *x = acts->codes + (first + r) * row_codes + i * QUANT_BLOCK + p * 16 + g * 4;
 #pragma GCC unroll 4
         for (int run = 0; run < 4; run++) {
-          const si s = si_scales(scales + (2 * run + p) * QUANT_ROWS);
-#pragma GCC unroll 4
-          for (int r = 0; r < rows; r++) {
-            const int32_t above = 32 * acts->sums[2 * ((first + r) * blocks + block + run) + p];
-            const si scaled = si_times(si_sub(dot[r][run], si_all(above)), s);
-            total[r][run] = p == 0 ? scaled : si_add(total[r][run], scaled);
-          }
+          dot[r][run] = si_dot(dot[r][run], c[run], x + run * QUANT_BLOCK, 0);
         }
       }
-#pragma GCC unroll 4
-      for (int run = 0; run < 4; run++) {
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-          const vf x_scale = vf_set1(acts->scale[(first + r) * blocks + block + run]);
-          sum[r][part] = vf_fma(vf_mul(x_scale, scale), si_float(total[r][run]), sum[r][part]);
-        }
+      for (int l = 0; part == 0 && l < interleaved_lines(format); l++) {
+        interleaved_fetch_line(fetch);
       }
+    }
+#pragma GCC unroll 4
+    for (int run = 0; run < 4; run++) {
+      vw factor[2];
+      interleaved_part_factors(w, part, half, run, factor, format);
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; r++) {
+        const int32_t above = interleaved_offset(format) * acts->sums[2 * ((first + r) * blocks + i + run) + p];
+        const vw scaled = vw_mul(vi_words(si_sub(dot[r][run], si_all(above))), factor[p]);
+        total[r][run] = p == 0 ? scaled : vw_add(total[r][run], scaled);
+      }
+    }
+  }
+  const vf scale = interleaved_scale(w, part);
+#pragma GCC unroll 4
+  for (int run = 0; run < 4; run++) {
+    vf least[2];
+    if (nn_format_has_part_minima(format)) {
+      interleaved_part_minima(w, part, half, run, least);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      const int64_t at = (first + r) * blocks + i + run;
+      const vf x_scale = vf_set1(acts->scale[at]);
+      sum[r][part] = vf_fma(vf_mul(x_scale, scale), vw_converted(total[r][run]), sum[r][part]);
+      if (nn_format_has_part_minima(format)) {
+        const vf integers = quant_least_integers(acts->sums + 2 * at, least[0], least[1]);
+        sum[r][part] = vf_fma(vf_mul(x_scale, interleaved_minimum(w, part)), integers, sum[r][part]);
+      }
+    }
+  }
+}
+
+/* A block of 256 whose parts have factors, of 16 rows: eight blocks, from i on. */
+NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
+                                 vf sum[][INTERLEAVED_PARTS], const int rows, interleaved_fetch *fetch,
+                                 const int32_t format) {
+  for (int part = 0; part < INTERLEAVED_PARTS; part++) {
+    if (format == NNCUDA_FORMAT_Q6_K) {
+      for (int half = 0; half < 2; half++) {
+        interleaved_half(w, acts, first, i + 4 * half, k, part, half, sum, rows, fetch, format);
+      }
+    } else { /* a constant in each, by which bits are shifted */
+      interleaved_half(w, acts, first, i, k, part, 0, sum, rows, fetch, format);
+      interleaved_half(w, acts, first, i + 4, k, part, 1, sum, rows, fetch, format);
     }
   }
 }
@@ -221,11 +242,12 @@ NN_INLINE void interleaved_rows(const quant_piece *t, int64_t r0, const int rows
       }
     }
     for (int64_t i = 0; i < blocks; i += each, w += step) {
-      if (format == NNCUDA_FORMAT_Q6_K) {
-        for (int64_t l = 0; l < (step - 3072) / 64 + (i / each) % 2; l++) {
+      if (nn_format_has_factors(format)) {
+        const int64_t begin = i / each * step, lines = (begin + step) / 64 - begin / 64; /* that end in the block */
+        for (int64_t l = 16 * interleaved_lines(format); l < lines; l++) {
           interleaved_fetch_line(&fetch);
         }
-        interleaved_large(w, acts, first, i, t->k, sum, rows, &fetch);
+        interleaved_large(w, acts, first, i, t->k, sum, rows, &fetch, format);
       } else {
         interleaved_block(w, acts, first, i, t->k, sum, rows, &fetch, format);
       }

@@ -40,6 +40,8 @@ NN_INLINE int32_t quant_offset(int32_t format) {
     return 3;
   case NNCUDA_FORMAT_Q5_0:
     return 4;
+  case NNCUDA_FORMAT_Q3_K:
+    return 2;
   case NNCUDA_FORMAT_Q6_K:
     return 5;
   default:

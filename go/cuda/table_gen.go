@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "71b611206cd3a44c9f7c1538d45dd614eb33352149ea67f13520d9f8ca3a4ac3"
+const HeaderSHA256 = "dd2423d4b853dc5e539abc57338006fa1fb296a99acead5ef7ccbc5e054116cc"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
