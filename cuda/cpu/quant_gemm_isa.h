@@ -4,6 +4,8 @@
  *
  *   QUANT_ROWS_AT_ONCE        rows of the activations whose sums the registers hold
  *   si, si_load .. si_sub     a vector of words, one of each of VF rows of weights
+ *   si_pairs, si_sub_pairs, si_dot_pairs
+ *                             numbers of 16 bits, two a lane
  *   quant_gather              words at VF offsets
  *   quant_low_f16, quant_high_f16
  *                             the f16 in the lower, or upper, half of each lane

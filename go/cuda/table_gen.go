@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "dd2423d4b853dc5e539abc57338006fa1fb296a99acead5ef7ccbc5e054116cc"
+const HeaderSHA256 = "ad77b241334545a4a7bda3e36080d73d4360a1ecbc9dd7888442f1848373816c"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -9,9 +9,11 @@
 //! largest magnitude of a block, d = a/127 and q = rint(x \* (127/a)), ties to even, all in f32; a below 2^-100
 //! counts as 0 and gives zeros, a value that is not finite makes its row of the result NaN. The integer products of
 //! a block are exact; for each block of 32 in order, sum = fma(d \* scale of the weights, products, sum) in f32,
-//! and what a format has of minima likewise. Products with f16 and bf16 weights round their left factor to that
-//! type. Each row of a result depends on its own row of the left factor alone and has the same bits for any number
-//! of rows.
+//! and what a format has of minima likewise. In q2_k, q3_k and q6_k the products of either half of a block are
+//! multiplied by the whole scale of their part first, and in q2_k the sums of q in either half by the whole minimum
+//! of theirs: sum = fma(d \* -minimum of the weights, those, sum). Products with f16 and bf16 weights round their
+//! left factor to that type. Each row of a result depends on its own row of the left factor alone and has the same
+//! bits for any number of rows.
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
