@@ -372,6 +372,7 @@ __device__ __forceinline__ void multiply_tiles(const quant_product &p, int64_t r
   }
 }
 
+// spills: mma_kernel: with q3_k side by side, of which a part touches 38 words, four numbers wait in memory
 // Weights in q4_0 (10), q8_0 (14), q4_k (15) and q6_k (17): what a thread loads for a stage is under way at once.
 // sass: mma_kernel<10, false> on sm_80, sm_90: at least 7 LDG under way, at least 4 IMMA, at most 224 registers
 // sass: mma_kernel<14, false> on sm_80, sm_90: at least 11 LDG under way, at least 4 IMMA, at most 224 registers
