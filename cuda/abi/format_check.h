@@ -15,8 +15,8 @@ static inline void nn_check_row_bytes(nn_call *checked, const char *format_name,
   nn_call_require(
       checked, block.elements != 0, NNCUDA_ERROR_INVALID_VALUE,
       "%s is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or a block format, "
-      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_MXFP4 (19) or NNCUDA_FORMAT_IQ4_XS (21), or in a product one of their "
-      "_R16 forms, 20 more",
+      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_MXFP4 (19) or NNCUDA_FORMAT_IQ4_XS (21) to NNCUDA_FORMAT_Q3_K (23), or "
+      "in a product one of their _R16 forms, 20 more",
       format_name, format);
   nn_call_require(checked, format != NNCUDA_FORMAT_E4M3, NNCUDA_ERROR_INVALID_VALUE,
                   "%s is NNCUDA_FORMAT_E4M3 (%d), in which caches are stored, not weights", format_name, format);

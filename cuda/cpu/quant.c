@@ -129,6 +129,8 @@ static void encode(int32_t format, const float *x, int64_t n, uint8_t *to) {
       CASE(Q5_0, q5_0)
       CASE(Q5_1, q5_1)
       CASE(Q8_0, q8_0)
+      CASE(Q2_K, q2_k)
+      CASE(Q3_K, q3_k)
       CASE(Q6_K, q6_k)
 #undef CASE
     default: /* two blocks side by side */

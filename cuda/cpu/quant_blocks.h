@@ -55,6 +55,18 @@ typedef struct nn_block_q6_k {
   uint8_t d[2];
 } nn_block_q6_k;
 
+typedef struct nn_block_q2_k {
+  uint8_t scales[16]; /* of each part of 16 elements the scale in the low half, the minimum in the high one */
+  uint8_t q[64];      /* bits 2j, 2j + 1 of q[32 * h + i]: element i of part j of 32 of half h of the block */
+  uint8_t d[2], m[2];
+} nn_block_q2_k;
+
+typedef struct nn_block_q3_k {
+  uint8_t high[32]; /* bit j of high[i]: the third bit of element i of part j of 32 */
+  uint8_t low[64];  /* as q of q2_k */
+  uint8_t scales[NN_Q_SCALE_BYTES], d[2];
+} nn_block_q3_k;
+
 typedef struct nn_block_iq4_nl {
   uint8_t d[2], q[16];
 } nn_block_iq4_nl;
@@ -72,6 +84,7 @@ _Static_assert(sizeof(nn_block_q4_0) == 18 && sizeof(nn_block_q4_1) == 20, "as i
 _Static_assert(sizeof(nn_block_q5_0) == 22 && sizeof(nn_block_q5_1) == 24, "as in the file");
 _Static_assert(sizeof(nn_block_q8_0) == 34 && sizeof(nn_block_q4_k) == 144, "as in the file");
 _Static_assert(sizeof(nn_block_q5_k) == 176 && sizeof(nn_block_q6_k) == 210, "as in the file");
+_Static_assert(sizeof(nn_block_q2_k) == 84 && sizeof(nn_block_q3_k) == 110, "as in the file");
 _Static_assert(sizeof(nn_block_iq4_nl) == 18 && sizeof(nn_block_mxfp4) == 17, "as in the file");
 _Static_assert(sizeof(nn_block_iq4_xs) == 136, "as in the file");
 
@@ -244,6 +257,55 @@ static inline void nn_decode_q6_k(const void *from, int64_t blocks, float *y) {
   }
 }
 
+/* Scales of the sixteen parts of q3_k, 6 bits each: of part j the low four bits are a half of byte j % 8, the low one
+ * for j < 8; the high two are bits 2 * (j / 4) and the next one of byte 8 + j % 4. 32 too much. */
+NN_INLINE int nn_q_get_q3_k_scale(const uint8_t packed[NN_Q_SCALE_BYTES], int j) {
+  return ((packed[j % 8] >> j / 8 * 4 & 15) | (packed[8 + j % 4] >> j / 4 * 2 & 3) << 4) - 32;
+}
+
+NN_INLINE void nn_q_put_q3_k_scales(uint8_t packed[NN_Q_SCALE_BYTES], const int8_t scale[16]) {
+  memset(packed, 0, NN_Q_SCALE_BYTES);
+  for (int j = 0; j < 16; j++) {
+    const int six = scale[j] + 32;
+    packed[j % 8] |= (uint8_t)((six & 15) << j / 8 * 4);
+    packed[8 + j % 4] |= (uint8_t)(six >> 4 << j / 4 * 2);
+  }
+}
+
+/* Sixteen quants of two bits from `shift` on and, unless `high` is null, its bit `bit` as their third. */
+NN_INLINE void nn_q_sixteen_twos(const uint8_t *restrict low, int shift, const uint8_t *restrict high, int bit,
+                                 int *restrict q) {
+  for (int i = 0; i < 16; i++) {
+    q[i] = (low[i] >> shift & 3) | (high == NULL ? 0 : (high[i] >> bit & 1) << 2);
+  }
+}
+
+static inline void nn_decode_q2_k(const void *from, int64_t blocks, float *y) {
+  const nn_block_q2_k *block = from;
+  int q[16];
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
+    const float d = nn_q_get_f16(block[b].d), m = nn_q_get_f16(block[b].m);
+    for (int part = 0; part < 16; part++) {
+      const int scale = block[b].scales[part] & 15, minimum = block[b].scales[part] >> 4;
+      nn_q_sixteen_twos(block[b].q + part / 8 * 32 + part % 2 * 16, part / 2 % 4 * 2, NULL, 0, q);
+      nn_q_expand(q, d * (float)scale, -(m * (float)minimum), y + part * 16);
+    }
+  }
+}
+
+static inline void nn_decode_q3_k(const void *from, int64_t blocks, float *y) {
+  const nn_block_q3_k *block = from;
+  int q[16];
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
+    const float d = nn_q_get_f16(block[b].d);
+    for (int part = 0; part < 16; part++) {
+      const int i = part % 2 * 16;
+      nn_q_sixteen_twos(block[b].low + part / 8 * 32 + i, part / 2 % 4 * 2, block[b].high + i, part / 2, q);
+      nn_q_expand_signed(q, 4, d * (float)nn_q_get_q3_k_scale(block[b].scales, part), y + part * 16);
+    }
+  }
+}
+
 /* The scale of part j of iq4_xs without that of its block: -32 .. 31. */
 NN_INLINE int nn_q_get_iq4_xs_scale(const uint8_t high[2], const uint8_t low[4], int j) {
   return ((low[j / 2] >> j % 2 * 4 & 15) | (high[j / 4] >> j % 4 * 2 & 3) << 4) - 32;
@@ -316,6 +378,8 @@ NN_INLINE void nn_decode(int32_t format, const void *from, int64_t n, float *y) 
     CASE(Q8_0, q8_0, n / NN_QK, y)
     CASE(Q4_K, q4_k, n / NN_QK_LARGE, y)
     CASE(Q5_K, q5_k, n / NN_QK_LARGE, y)
+    CASE(Q2_K, q2_k, n / NN_QK_LARGE, y)
+    CASE(Q3_K, q3_k, n / NN_QK_LARGE, y)
     CASE(IQ4_NL, iq4_nl, n / NN_QK, y)
     CASE(MXFP4, mxfp4, n / NN_QK, y)
     CASE(IQ4_XS, iq4_xs, n / NN_QK_LARGE, y)

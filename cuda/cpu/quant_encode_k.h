@@ -1,4 +1,4 @@
-/* Storing numbers in q4_k, q5_k and q6_k: what quant_search.h chooses, packed as quant_blocks.h unpacks it. */
+/* Storing numbers in q2_k to q6_k: what quant_search.h chooses, packed as quant_blocks.h unpacks it. */
 #ifndef NN_CPU_QUANT_ENCODE_K_H
 #define NN_CPU_QUANT_ENCODE_K_H
 
@@ -58,6 +58,52 @@ NN_INLINE void nn_encode_eight_parts(const float *x, int blocks, int bits, void 
 
 static inline void nn_encode_q4_k(const float *x, int blocks, void *to) { nn_encode_eight_parts(x, blocks, 4, to); }
 static inline void nn_encode_q5_k(const float *x, int blocks, void *to) { nn_encode_eight_parts(x, blocks, 5, to); }
+
+/* The low two bits of four elements of a half of a block, element i and those 32, 64 and 96 on. */
+NN_INLINE uint8_t nn_q_put_fours(uint8_t q[NN_QK][NN_Q_LANES], int half, int i) {
+  uint8_t byte = 0;
+  for (int k = 0; k < 4; k++) {
+    byte |= (uint8_t)((q[i % 16][half * 8 + k * 2 + i / 16] & 3) << 2 * k);
+  }
+  return byte;
+}
+
+static inline void nn_encode_q2_k(const float *x, nn_block_q2_k *out) {
+  nn_q_parts p = {.n = 16, .low = 0.0f, .high = 3.0f};
+  nn_q_block block = nn_q_spread(&p, x, 0, 16);
+  uint8_t q[NN_QK][NN_Q_LANES];
+  nn_q_choose(&p, &block, 1, 0.0f, 15.0f, q);
+  memcpy(out->d, &block.d, 2);
+  memcpy(out->m, &block.dm, 2);
+  for (int j = 0; j < 16; j++) {
+    out->scales[j] = (uint8_t)((int)p.scale_count[j] | (int)p.minimum_count[j] << 4);
+  }
+  for (int i = 0; i < 64; i++) {
+    out->q[i] = nn_q_put_fours(q, i / 32, i % 32);
+  }
+}
+
+static inline void nn_encode_q3_k(const float *x, nn_block_q3_k *out) {
+  nn_q_parts p = {.n = 16, .low = -4.0f, .high = 3.0f};
+  nn_q_block block = nn_q_spread(&p, x, 0, 16);
+  uint8_t q[NN_QK][NN_Q_LANES];
+  int8_t scale[16];
+  nn_q_choose(&p, &block, 1, -32.0f, 31.0f, q);
+  memcpy(out->d, &block.d, 2);
+  for (int j = 0; j < 16; j++) {
+    scale[j] = (int8_t)p.scale_count[j];
+  }
+  nn_q_put_q3_k_scales(out->scales, scale);
+  for (int i = 0; i < 64; i++) {
+    out->low[i] = nn_q_put_fours(q, i / 32, i % 32);
+  }
+  for (int i = 0; i < 32; i++) {
+    out->high[i] = 0;
+    for (int j = 0; j < 8; j++) {
+      out->high[i] |= (uint8_t)(q[i % 16][2 * j + i / 16] >> 2 << j);
+    }
+  }
+}
 
 static inline void nn_encode_q6_k(const float *x, nn_block_q6_k *out) {
   nn_q_parts p = {.n = 16, .low = -32.0f, .high = 31.0f};

@@ -22,6 +22,13 @@ NN_INLINE vf si_float(si a) { return _mm256_cvtepi32_ps(a); }
 NN_INLINE si si_times(si a, si b) { return _mm256_mullo_epi32(a, b); }
 NN_INLINE si si_add(si a, si b) { return _mm256_add_epi32(a, b); }
 NN_INLINE si si_sub(si a, si b) { return _mm256_sub_epi32(a, b); }
+/* Pairs of 16 bits in each lane: of `low`, and of `high`, without their lowest n bits; differences of such pairs; and
+ * the sums of products of both. */
+NN_INLINE si si_pairs(si low, si high, int n) {
+  return _mm256_blend_epi16(_mm256_srli_epi32(low, n), _mm256_slli_epi32(high, 16 - n), 0xaa);
+}
+NN_INLINE si si_sub_pairs(si a, si b) { return _mm256_sub_epi16(a, b); }
+NN_INLINE si si_dot_pairs(si a, si b) { return _mm256_madd_epi16(a, b); }
 
 #if defined(__AVXVNNI__)
 enum { QUANT_SIGNED_OFFSET = 7 };

@@ -24,6 +24,13 @@ NN_INLINE vf si_float(si a) { return _mm512_cvtepi32_ps(a); }
 NN_INLINE si si_times(si a, si b) { return _mm512_mullo_epi32(a, b); }
 NN_INLINE si si_add(si a, si b) { return _mm512_add_epi32(a, b); }
 NN_INLINE si si_sub(si a, si b) { return _mm512_sub_epi32(a, b); }
+/* Pairs of 16 bits in each lane: of `low`, and of `high`, without their lowest n bits; differences of such pairs; and
+ * the sums of products of both. */
+NN_INLINE si si_pairs(si low, si high, unsigned n) {
+  return _mm512_mask_mov_epi16(_mm512_slli_epi32(high, 16 - n), 0x55555555, _mm512_srli_epi32(low, n));
+}
+NN_INLINE si si_sub_pairs(si a, si b) { return _mm512_sub_epi16(a, b); }
+NN_INLINE si si_dot_pairs(si a, si b) { return _mm512_madd_epi16(a, b); }
 
 NN_INLINE si quant_table(const int8_t *table) {
   return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));

@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-/* 32 weights: scale * part[i / 16] * code[i] + minimum. */
+/* 32 weights: scale * part[i / 16] * code[i] + minimum; of q2_k minimum * least[i / 16] in its place. */
 typedef struct quant_block {
   int8_t code[QUANT_BLOCK];
-  int32_t part[2];
+  int32_t part[2], least[2];
   float scale, minimum;
 } quant_block;
 
@@ -40,6 +40,12 @@ NN_INLINE void quant_k_scale(const uint8_t *s, int64_t i, int32_t *scale, int32_
   }
 }
 
+/* The scale of part i (0 .. 15) of a q3_k block: the low four bits are a half of one of eight bytes, the high two one
+ * of the four pairs of bits of one of four. 32 too much. */
+NN_INLINE int32_t quant_q3_k_scale(const uint8_t *s, int64_t i) {
+  return ((s[i % 8] >> i / 8 * 4 & 15) | (s[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32;
+}
+
 /* What the codes of a format with a table stand for. */
 NN_INLINE const int8_t *quant_table_of(int32_t format) {
   static const int8_t iq4[16] = {NN_CODE_TABLE_IQ4}, e2m1[16] = {NN_CODE_TABLE_E2M1};
@@ -49,6 +55,7 @@ NN_INLINE const int8_t *quant_table_of(int32_t format) {
 /* Block i of 32 of a row. */
 NN_INLINE void quant_unpack(const uint8_t *row, int64_t i, quant_block *b, int32_t format) {
   b->part[0] = b->part[1] = 1;
+  b->least[0] = b->least[1] = 0;
   b->minimum = 0.0f;
   switch (format) {
   case NNCUDA_FORMAT_Q4_0:
@@ -94,6 +101,23 @@ NN_INLINE void quant_unpack(const uint8_t *row, int64_t i, quant_block *b, int32
     for (int j = 0; j < 32; j++) {
       const int32_t low = part % 2 ? q[j] >> 4 : q[j] & 15;
       b->code[j] = (int8_t)(five ? low | (p[16 + j] >> part & 1) << 4 : low);
+    }
+    break;
+  }
+  case NNCUDA_FORMAT_Q2_K:
+  case NNCUDA_FORMAT_Q3_K: { /* halves of 128, in each four runs of 32 in the pairs of bits of 32 bytes */
+    const int32_t three = format == NNCUDA_FORMAT_Q3_K;
+    const int64_t part = i % 8, half = part / 4, run = part % 4;
+    const uint8_t *p = row + i / 8 * (three ? 110 : 84), *low = p + (three ? 32 : 16) + half * 32;
+    b->scale = quant_f16(p + (three ? 108 : 80));
+    b->minimum = three ? 0.0f : -quant_f16(p + 82);
+    for (int j = 0; j < 2; j++) {
+      b->part[j] = three ? quant_q3_k_scale(p + 96, 2 * part + j) : p[2 * part + j] & 15;
+      b->least[j] = three ? 0 : p[2 * part + j] >> 4;
+    }
+    for (int j = 0; j < 32; j++) {
+      const int32_t two = low[j] >> (2 * run) & 3;
+      b->code[j] = (int8_t)(three ? (two | (p[j] >> part & 1) << 2) - 4 : two);
     }
     break;
   }

@@ -71,6 +71,20 @@ NN_INLINE __m512i quant_codes(const uint8_t *row, uint64_t i, int32_t whole, int
         _mm512_inserti64x4(_mm512_set1_epi8((char)(1 << 2 * (i % 4))), _mm256_set1_epi8((char)(2 << 2 * (i % 4))), 1);
     return _mm512_mask_add_epi8(low, _mm512_test_epi8_mask(quant_twice(p + 16), bit), low, _mm512_set1_epi8(16));
   }
+  case NNCUDA_FORMAT_Q2_K:
+  case NNCUDA_FORMAT_Q3_K: {
+    const uint64_t half = i % 4 / 2, run = i % 2 * 2;
+    const uint8_t *p = row + i / 4 * (format == NNCUDA_FORMAT_Q3_K ? 110 : 84);
+    const __m512i two = quant_twice(p + (format == NNCUDA_FORMAT_Q3_K ? 32 : 16) + half * 32);
+    const __m512i low = _mm512_and_si512(_mm512_srlv_epi16(two, quant_shifts(2 * (int64_t)run, 2 * (int64_t)run + 2)),
+                                         _mm512_set1_epi8(3));
+    if (format == NNCUDA_FORMAT_Q2_K) {
+      return low;
+    }
+    const __m512i bit =
+        _mm512_inserti64x4(_mm512_set1_epi8((char)(1 << 2 * (i % 4))), _mm256_set1_epi8((char)(2 << 2 * (i % 4))), 1);
+    return _mm512_mask_add_epi8(low, _mm512_test_epi8_mask(quant_twice(p), bit), low, _mm512_set1_epi8(4));
+  }
   default: {
     const uint8_t *p = row + i / 4 * 210;
     const uint64_t half = i % 4 / 2, upper = i % 2;

@@ -11,6 +11,7 @@
 #else
 #include "quant_gemm_words.h"
 #endif
+#include "quant_gemm_interleaved_pairs.h"
 
 /* Vectors that hold a word of each of 16 rows. */
 enum { INTERLEAVED_PARTS = QUANT_ROWS / VF };
@@ -98,7 +99,7 @@ NN_INLINE void interleaved_integers(const uint8_t *w, int part, int run, const i
 }
 
 /* A block of 16 rows, which is block i of 32 and, of a format of 256 elements, the next seven, against `rows` rows of
- * the activations. Not of q6_k. */
+ * the activations. Not of formats with factors. */
 NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
                                  vf sum[][INTERLEAVED_PARTS], const int rows, interleaved_fetch *fetch,
                                  const int32_t format) {
@@ -142,17 +143,18 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
   }
 }
 
+/* Lines to ask for beside each of the sixteen words of a block of 256 whose parts have factors. */
+NN_INLINE int interleaved_lines(int32_t format) { return format == NNCUDA_FORMAT_Q6_K ? 3 : 1; }
+
 /* A block of 256 of q6_k of 16 rows: eight blocks, from i on. */
 NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
                                  vf sum[][INTERLEAVED_PARTS], const int rows, interleaved_fetch *fetch) {
   const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
   for (int part = 0; part < INTERLEAVED_PARTS; part++) {
-    const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
-    for (int64_t half = 0; half < 2; half++) {
-      const uint8_t *scales = w + 2 * QUANT_ROWS + half * 8 * QUANT_ROWS + part * VF;
-      const uint8_t *codes = w + 18 * QUANT_ROWS + half * 24 * 4 * QUANT_ROWS + part * 4 * VF;
+    const vf scale = interleaved_scale(w, part);
+    for (int half = 0; half < 2; half++) {
       const int64_t block = i + half * 4;
-      si total[QUANT_ROWS_AT_ONCE][4];
+      vw total[QUANT_ROWS_AT_ONCE][4];
 #pragma GCC unroll 2
       for (int p = 0; p < 2; p++) { /* of 16 elements of each block, which have a scale */
         si dot[QUANT_ROWS_AT_ONCE][4];
@@ -163,7 +165,7 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
 #pragma GCC unroll 4
         for (int g = 0; g < 4; g++) {
           si c[4];
-          interleaved_large_words(codes + (p * 4 + g) * 3 * 4 * QUANT_ROWS, c);
+          interleaved_four(w, part, half, p * 4 + g, c, NNCUDA_FORMAT_Q6_K);
 #pragma GCC unroll 4
           for (int r = 0; r < rows; r++) {
             const int8_t *x = acts->codes + (first + r) * row_codes + block * QUANT_BLOCK + p * 16 + g * 4;
@@ -172,20 +174,19 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
               dot[r][run] = si_dot(dot[r][run], c[run], x + run * QUANT_BLOCK, 0);
             }
           }
-          if (part == 0) { /* 64 lines of 24 words, a line for the rest */
-            interleaved_fetch_line(fetch);
-            interleaved_fetch_line(fetch);
+          for (int l = 0; part == 0 && l < interleaved_lines(NNCUDA_FORMAT_Q6_K); l++) {
             interleaved_fetch_line(fetch);
           }
         }
 #pragma GCC unroll 4
         for (int run = 0; run < 4; run++) {
-          const si s = si_scales(scales + (2 * run + p) * QUANT_ROWS);
+          vw factor[2];
+          interleaved_part_factors(w, part, half, run, factor, NNCUDA_FORMAT_Q6_K);
 #pragma GCC unroll 4
           for (int r = 0; r < rows; r++) {
             const int32_t above = 32 * acts->sums[2 * ((first + r) * blocks + block + run) + p];
-            const si scaled = si_times(si_sub(dot[r][run], si_all(above)), s);
-            total[r][run] = p == 0 ? scaled : si_add(total[r][run], scaled);
+            const vw scaled = vw_mul(vi_words(si_sub(dot[r][run], si_all(above))), factor[p]);
+            total[r][run] = p == 0 ? scaled : vw_add(total[r][run], scaled);
           }
         }
       }
@@ -194,10 +195,72 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
           const vf x_scale = vf_set1(acts->scale[(first + r) * blocks + block + run]);
-          sum[r][part] = vf_fma(vf_mul(x_scale, scale), si_float(total[r][run]), sum[r][part]);
+          sum[r][part] = vf_fma(vf_mul(x_scale, scale), vw_converted(total[r][run]), sum[r][part]);
         }
       }
     }
+  }
+}
+
+/* Half `half` of a block of 256 of q2_k or q3_k: four blocks of VF rows, from i on. */
+NN_INLINE void interleaved_half(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
+                                int part, int half, vf sum[][INTERLEAVED_PARTS], const int rows,
+                                interleaved_fetch *fetch, const int32_t format) {
+  const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
+  si dot[2][QUANT_ROWS_AT_ONCE][4]; /* of 16 elements of each block, which have a factor */
+#pragma GCC unroll 2
+  for (int p = 0; p < 2; p++) {
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      dot[p][r][0] = dot[p][r][1] = dot[p][r][2] = dot[p][r][3] = si_all(0);
+    }
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; g++) {
+      si c[4];
+      pairs_four(w, part, half, p * 4 + g, c, format);
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; r++) {
+        const int8_t *x = acts->codes + (first + r) * row_codes + i * QUANT_BLOCK + p * 16 + g * 4;
+#pragma GCC unroll 4
+        for (int run = 0; run < 4; run++) {
+          dot[p][r][run] = si_dot(dot[p][r][run], c[run], x + run * QUANT_BLOCK, 0);
+        }
+      }
+      for (int l = 0; part == 0 && l < interleaved_lines(format); l++) {
+        interleaved_fetch_line(fetch);
+      }
+    }
+  }
+  const vf scale = interleaved_scale(w, part);
+#pragma GCC unroll 4
+  for (int run = 0; run < 4; run++) {
+    const si factors = pairs_factors(w, part, half, run, format);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      const int64_t at = (first + r) * blocks + i + run;
+      const int32_t *sums = acts->sums + 2 * at;
+      const vf x_scale = vf_set1(acts->scale[at]);
+      si both = si_pairs(dot[0][r][run], dot[1][r][run], pairs_up(run));
+      if (interleaved_offset(format) != 0) {
+        both = si_sub_pairs(both, pairs_sums(sums, interleaved_offset(format)));
+      }
+      const vf integers = si_float(si_dot_pairs(both, factors));
+      sum[r][part] = vf_fma(vf_mul(x_scale, scale), integers, sum[r][part]);
+      if (nn_format_has_part_minima(format)) {
+        const vf least = si_float(si_dot_pairs(pairs_sums(sums, 1), pairs_minima(w, part, half, run)));
+        sum[r][part] = vf_fma(vf_mul(x_scale, interleaved_minimum(w, part)), least, sum[r][part]);
+      }
+    }
+  }
+}
+
+/* Such a block of 16 rows: eight blocks, from i on. */
+NN_INLINE void interleaved_halves_of(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i,
+                                     int64_t k, vf sum[][INTERLEAVED_PARTS], const int rows, interleaved_fetch *fetch,
+                                     const int32_t format) {
+  for (int part = 0; part < INTERLEAVED_PARTS; part++) { /* half is a constant in each, by which bits are shifted */
+    interleaved_half(w, acts, first, i, k, part, 0, sum, rows, fetch, format);
+    interleaved_half(w, acts, first, i + 4, k, part, 1, sum, rows, fetch, format);
   }
 }
 
@@ -221,11 +284,16 @@ NN_INLINE void interleaved_rows(const quant_piece *t, int64_t r0, const int rows
       }
     }
     for (int64_t i = 0; i < blocks; i += each, w += step) {
-      if (format == NNCUDA_FORMAT_Q6_K) {
-        for (int64_t l = 0; l < (step - 3072) / 64 + (i / each) % 2; l++) {
+      if (nn_format_has_factors(format)) {
+        const int64_t begin = i / each * step, lines = (begin + step) / 64 - begin / 64; /* that end in the block */
+        for (int64_t l = 16 * interleaved_lines(format); l < lines; l++) {
           interleaved_fetch_line(&fetch);
         }
-        interleaved_large(w, acts, first, i, t->k, sum, rows, &fetch);
+        if (format == NNCUDA_FORMAT_Q6_K) {
+          interleaved_large(w, acts, first, i, t->k, sum, rows, &fetch);
+        } else {
+          interleaved_halves_of(w, acts, first, i, t->k, sum, rows, &fetch, format);
+        }
       } else {
         interleaved_block(w, acts, first, i, t->k, sum, rows, &fetch, format);
       }

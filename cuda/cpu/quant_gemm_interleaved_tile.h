@@ -14,7 +14,7 @@ enum {
   INTERLEAVED_BLOCK = INTERLEAVED_WORDS * 64 /* bytes of a block of 16 rows, unpacked */
 };
 
-/* The codes of a group's block b in the scratch memory; low ones are of q6_k, whose products have two parts. */
+/* The codes of a group's block b in the scratch memory; low ones are those of the second multiplication. */
 NN_INLINE int8_t *interleaved_codes(tile_work *work, int64_t g, int low, int64_t b) {
   return &work->code[g][low][0][0][0] + b * INTERLEAVED_BLOCK;
 }
@@ -41,34 +41,64 @@ NN_INLINE void interleaved_split(si codes, si scales, int8_t *high, int8_t *low)
   _mm512_store_si512(low, _mm512_or_si512(_mm512_and_si512(le, byte), _mm512_slli_epi16(lo, 8)));
 }
 
-/* A block of 256 of q6_k of 16 rows, as blocks b .. b+7. */
-NN_INLINE void interleaved_unpack_large(tile_work *work, int64_t g, int64_t b, const uint8_t *w) {
-  const vf scale = vf_from_f16((const uint16_t *)(const void *)w);
-  for (int64_t half = 0; half < 2; half++) {
-    const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS;
-    for (int64_t p = 0; p < 2; p++) {
-      si scales[4];
-      for (int64_t run = 0; run < 4; run++) {
-        const si s = si_scales(w + (2 + half * 8 + 2 * run + p) * QUANT_ROWS);
-        scales[run] = _mm512_mask_mov_epi16(_mm512_slli_epi32(s, 16), 0x55555555, s);
+/* Words of bytes times their rows' factors, in 16 bits twice, where the products fit bytes. */
+NN_INLINE void interleaved_products(si bytes, si factors, int8_t *to) {
+  const __m512i byte = _mm512_set1_epi16(255);
+  const __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 8), odd = _mm512_srai_epi16(bytes, 8);
+  _mm512_store_si512(to, _mm512_or_si512(_mm512_and_si512(_mm512_mullo_epi16(even, factors), byte),
+                                         _mm512_slli_epi16(_mm512_mullo_epi16(odd, factors), 8)));
+}
+
+/* Half `half` of a block of 256 whose parts have factors, of 16 rows, as blocks b .. b+3. */
+NN_INLINE void interleaved_unpack_half(tile_work *work, int64_t g, int64_t b, const uint8_t *w, int half,
+                                       const int32_t format) {
+  si factors[4][2], least[4][2];
+#pragma GCC unroll 4
+  for (int run = 0; run < 4; run++) {
+    vw factor[2];
+    interleaved_part_factors(w, 0, half, run, factor, format);
+    for (int p = 0; p < 2; p++) {
+      factors[run][p] = _mm512_mask_mov_epi16(_mm512_slli_epi32((si)factor[p], 16), 0x55555555, (si)factor[p]);
+    }
+    if (nn_format_has_part_minima(format)) {
+      vf minima[2];
+      interleaved_part_minima(w, 0, half, run, minima);
+      for (int p = 0; p < 2; p++) {
+        least[run][p] = _mm512_mullo_epi32(_mm512_cvtps_epi32(minima[p]), _mm512_set1_epi32(0x01010101));
       }
-      for (int64_t i = 4 * p; i < 4 * p + 4; i++) {
-        si code[4];
-        interleaved_large_words(codes + i * 12 * QUANT_ROWS, code);
-        for (int64_t run = 0; run < 4; run++) {
-          const int64_t to = b + half * 4 + run;
-          interleaved_split(code[run], scales[run], interleaved_codes(work, g, 0, to) + i * 64,
-                            interleaved_codes(work, g, 1, to) + i * 64);
+      vf_store(work->minimum[g][b + run], interleaved_minimum(w, 0));
+    }
+    vf_store(work->scale[g][b + run], interleaved_scale(w, 0));
+  }
+#pragma GCC unroll 2
+  for (int p = 0; p < 2; p++) {
+    for (int i = 4 * p; i < 4 * p + 4; i++) {
+      si code[4];
+      interleaved_four(w, 0, half, i, code, format);
+#pragma GCC unroll 4
+      for (int run = 0; run < 4; run++) {
+        int8_t *first = interleaved_codes(work, g, 0, b + run) + i * 64;
+        int8_t *second = interleaved_codes(work, g, 1, b + run) + i * 64;
+        if (format == NNCUDA_FORMAT_Q6_K) {
+          interleaved_split(code[run], factors[run][p], first, second);
+        } else if (format == NNCUDA_FORMAT_Q3_K) { /* as tile_small_parts has them */
+          interleaved_products(_mm512_sub_epi8(_mm512_set1_epi8(4), code[run]), factors[run][p], first);
+        } else {
+          interleaved_products(code[run], factors[run][p], first);
+          _mm512_store_si512(second, least[run][p]);
         }
       }
     }
   }
-  for (int64_t i = 0; i < 8; i++) {
-    vf_store(work->scale[g][b + i], scale);
-  }
 }
 
-/* A block of 16 rows, as block b and, of a format of 256 elements, the next seven. Not of q6_k. */
+/* Such a block, as blocks b .. b+7. */
+NN_INLINE void interleaved_unpack_large(tile_work *work, int64_t g, int64_t b, const uint8_t *w, const int32_t format) {
+  interleaved_unpack_half(work, g, b, w, 0, format);
+  interleaved_unpack_half(work, g, b + 4, w, 1, format);
+}
+
+/* A block of 16 rows, as block b and, of a format of 256 elements, the next seven. Not of formats with factors. */
 NN_INLINE void interleaved_unpack(tile_work *work, int64_t g, int64_t b, const uint8_t *w, const int32_t format) {
   const int large = interleaved_is_large(format);
   const si above = _mm512_set1_epi8((char)interleaved_offset(format));
@@ -109,10 +139,12 @@ NN_INLINE void interleaved_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], co
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++) {
     __m512i v = _mm512_load_si512(integers[0] + r * QUANT_TILE);
-    if (format == NNCUDA_FORMAT_Q6_K) {
-      v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * QUANT_TILE));
-    }
+    v = tile_whole(v, integers[1] + r * QUANT_TILE, format);
     sum[r] = vf_fma(vf_set1(x_scale[r]) * scale, _mm512_cvtepi32_ps(v), sum[r]);
+    if (nn_format_has_part_minima(format)) {
+      const vf least = _mm512_cvtepi32_ps(_mm512_load_si512(integers[1] + r * QUANT_TILE));
+      sum[r] = vf_fma(vf_set1(x_scale[r]) * minimum, least, sum[r]);
+    }
     if (nn_format_has_minimum(format)) {
       sum[r] = vf_fma(vf_set1(x_total[r]), minimum, sum[r]);
     }
@@ -135,7 +167,7 @@ NN_INLINE void interleaved_blocks(tile_work *work, int64_t g, const int8_t *x, c
     _tile_loadd(2, x + b_ / 2 * (QUANT_TILE * 64) + b_ % 2 * QUANT_BLOCK, 64);                                         \
     _tile_loadd(3, interleaved_codes(work, g, 0, b_), 64);                                                             \
     _tile_dpbssd(total_register, 2, 3);                                                                                \
-    if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
+    if (tile_has_second(format)) {                                                                                     \
       _tile_zero(low_register);                                                                                        \
       _tile_loadd(5, interleaved_codes(work, g, 1, b_), 64);                                                           \
       _tile_dpbssd(low_register, 2, 5);                                                                                \
@@ -187,8 +219,8 @@ NN_INLINE void interleaved_tiles(const quant_piece *t, const int32_t format) {
           for (const uintptr_t end = next + (uintptr_t)step; next < end; next += 64) {
             __builtin_prefetch((const void *)next, 0, 2);
           }
-          if (format == NNCUDA_FORMAT_Q6_K) {
-            interleaved_unpack_large(work, g, b, w);
+          if (nn_format_has_factors(format)) {
+            interleaved_unpack_large(work, g, b, w, format);
           } else {
             interleaved_unpack(work, g, b, w, format);
           }

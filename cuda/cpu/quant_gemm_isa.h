@@ -4,6 +4,8 @@
  *
  *   QUANT_ROWS_AT_ONCE        rows of the activations whose sums the registers hold
  *   si, si_load .. si_sub     a vector of words, one of each of VF rows of weights
+ *   si_pairs, si_sub_pairs, si_dot_pairs
+ *                             numbers of 16 bits, two a lane
  *   quant_gather              words at VF offsets
  *   quant_low_f16, quant_high_f16
  *                             the f16 in the lower, or upper, half of each lane
@@ -40,6 +42,8 @@ NN_INLINE int32_t quant_offset(int32_t format) {
     return 3;
   case NNCUDA_FORMAT_Q5_0:
     return 4;
+  case NNCUDA_FORMAT_Q3_K:
+    return 2;
   case NNCUDA_FORMAT_Q6_K:
     return 5;
   default:

@@ -10,8 +10,9 @@
  * instruction set: sums within a block are of integers, hence exact in any order, and a block adds to its element by
  * one sum = fma(d_x * d_w, (float)integers, sum) and, where the format has minima, after it sum = fma(d_x *
  * (float)codes_x, minimum_w, sum) with each product rounded once. d_w is exact: scales of K-formats are a product of 11
- * and 6 bits, and in q6_k, with a scale for 16 elements, the two scales of a block are applied to the integers, which
- * stay below 2^24.
+ * and 6 bits, and in q2_k, q3_k and q6_k, with a scale for 16 elements, the two scales of a block are applied to the
+ * integers, which stay below 2^24. The minima of q2_k are such integers, too: of either half's codes_x times its
+ * minimum, with sum = fma(d_x * minimum_w, (float)integers, sum).
  */
 #ifndef NN_CPU_QUANT_GEMM_JOB_H
 #define NN_CPU_QUANT_GEMM_JOB_H

@@ -33,6 +33,22 @@ NN_INLINE vf si_float(si a) { return vw_converted(a); }
 NN_INLINE si si_times(si a, si b) { return vw_mul(a, b); }
 NN_INLINE si si_add(si a, si b) { return vw_add(a, b); }
 NN_INLINE si si_sub(si a, si b) { return vw_sub(a, b); }
+/* Pairs of 16 bits in each lane: of `low`, and of `high`, without their lowest n bits; differences of such pairs; and
+ * the sums of products of both. */
+NN_INLINE si si_pairs(si low, si high, int n) {
+  return vw_or(vw_and(vw_right(low, n), vw_set1(0xffff)), vw_left(high, 16 - n));
+}
+NN_INLINE si si_sub_pairs(si a, si b) {
+  return (si){(uint32x4_t)vsubq_u16((uint16x8_t)a.low, (uint16x8_t)b.low),
+              (uint32x4_t)vsubq_u16((uint16x8_t)a.high, (uint16x8_t)b.high)};
+}
+NN_INLINE uint32x4_t si_dot_pairs_half(uint32x4_t a, uint32x4_t b) {
+  const int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
+  return (uint32x4_t)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
+}
+NN_INLINE si si_dot_pairs(si a, si b) {
+  return (si){si_dot_pairs_half(a.low, b.low), si_dot_pairs_half(a.high, b.high)};
+}
 
 NN_INLINE si quant_signed(si w) { return w; }
 

@@ -68,12 +68,12 @@ NN_INLINE pair_sums pairs_half(pair_sums sum, const quant_pair c[VF], const int 
   return sum;
 }
 
-/* The integers of a block of VF rows of weights with two rows of activations, which begin at x, k codes apart. `part`:
- * the scales of the block's halves, in q6_k. */
-NN_INLINE void pairs_block(const quant_pair c[VF], const int8_t *x, int64_t k, vw part, vw integers[2],
+/* The integers of a block of VF rows of weights with two rows of activations, which begin at x, k codes apart.
+ * `factor`: those of the block's halves, where the format has some. */
+NN_INLINE void pairs_block(const quant_pair c[VF], const int8_t *x, int64_t k, const vw factor[2], vw integers[2],
                            const int32_t format) {
   pair_sums sum = pairs_half(pair_zero(), c, 0, x, k);
-  if (format != NNCUDA_FORMAT_Q6_K) {
+  if (!nn_format_has_factors(format)) {
     sum = pairs_half(sum, c, 1, x + QUANT_BLOCK / 2, k);
     pair_apart(&sum, integers);
     return;
@@ -82,9 +82,8 @@ NN_INLINE void pairs_block(const quant_pair c[VF], const int8_t *x, int64_t k, v
   vw upper[2];
   pair_apart(&sum, integers);
   pair_apart(&other, upper);
-  const vw first = vw_right_signed(vw_left(part, 24), 24), second = vw_right_signed(vw_left(part, 16), 24);
   for (int r = 0; r < 2; r++) {
-    integers[r] = vw_add(vw_mul(integers[r], first), vw_mul(upper[r], second));
+    integers[r] = vw_add(vw_mul(integers[r], factor[0]), vw_mul(upper[r], factor[1]));
   }
 }
 #endif

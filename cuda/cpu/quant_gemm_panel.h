@@ -4,9 +4,10 @@
  * by, a few at once, and each word that is loaded meets several others in registers.
  *
  * What a block of VF columns needs of the two units that multiply, by its definition: 8 products of bytes, the product
- * of its scales and the multiply-add; with minima one more of those, and in q6_k the two products with the scales of
- * its parts. So 8 of 10, 11 or 12 instructions, 80, 73 or 67 % of the peak of products of bytes, is the most that a
- * processor with VNNI can reach; conversions run beside them, in the units that add.
+ * of its scales and the multiply-add; with minima one more of those, and with factors of parts the two products with
+ * these. So 8 of 10, 11 or 12 instructions, 80, 73 or 67 % (of 16 in q2_k, whose parts have minima: 50 %) of the peak
+ * of products of bytes, is the most that a processor with VNNI can reach; conversions run beside them, in the units
+ * that add.
  */
 #ifndef NN_CPU_QUANT_GEMM_PANEL_H
 #define NN_CPU_QUANT_GEMM_PANEL_H
@@ -27,7 +28,8 @@ enum {
 typedef struct panel_block {
   uint8_t code[PANEL_WORDS][4 * VF];
   float scale[VF];
-  float part[2][VF]; /* q6_k: scales of its halves; formats with minima: these first */
+  float part[2][VF];  /* factors of its halves; formats with minima: these first */
+  float least[3][VF]; /* q2_k: the minimum, and what multiplies it in its halves */
 } panel_block;
 
 typedef struct panel_work {
@@ -48,13 +50,14 @@ enum {
   PANEL_CODES,  /* unsigned codes, which may have an offset */
   PANEL_SIGNED, /* as quant_signed gives them */
   PANEL_MINIMA, /* and minima */
-  PANEL_PARTS,  /* and scales of the halves */
+  PANEL_PARTS,  /* and factors of the halves */
+  PANEL_PARTS_MINIMA,
   PANEL_KINDS
 };
 
 NN_INLINE int32_t panel_kind(int32_t format) {
-  if (format == NNCUDA_FORMAT_Q6_K) {
-    return PANEL_PARTS;
+  if (nn_format_has_factors(format)) {
+    return nn_format_has_part_minima(format) ? PANEL_PARTS_MINIMA : PANEL_PARTS;
   }
   return nn_format_has_minimum(format) ? PANEL_MINIMA : nn_format_is_signed(format) ? PANEL_SIGNED : PANEL_CODES;
 }
@@ -86,7 +89,7 @@ NN_INLINE void panel_words(si dot[][PANEL_WIDTH], const panel_block *w, const in
 /* The integers of a block as f32, which they are exactly. */
 NN_INLINE void panel_integers(vf integers[][PANEL_WIDTH], const panel_block *w, const panel_rows *x, int64_t b,
                               const int rows, const int vectors, const int kind) {
-  const int parts = kind == PANEL_PARTS ? 2 : 1, words = PANEL_WORDS / parts;
+  const int parts = kind == PANEL_PARTS || kind == PANEL_PARTS_MINIMA ? 2 : 1, words = PANEL_WORDS / parts;
 #pragma GCC unroll 2
   for (int p = 0; p < parts; p++) {
     si dot[PANEL_ROWS][PANEL_WIDTH];
@@ -94,7 +97,9 @@ NN_INLINE void panel_integers(vf integers[][PANEL_WIDTH], const panel_block *w, 
     for (int r = 0; r < rows; r++) {
       int32_t above = 0;
       if (kind == PANEL_PARTS) {
-        above = x->sums[2 * (r * x->blocks + b) + p] * 32;
+        above = x->sums[2 * (r * x->blocks + b) + p] * (1 << x->offset);
+      } else if (kind == PANEL_PARTS_MINIMA) {
+        above = 0;
       } else if (kind != PANEL_MINIMA && x->offset >= 0) {
         const int32_t *sums = x->sums + 2 * (r * x->blocks + b);
         above = (sums[0] + sums[1]) * (1 << x->offset);
@@ -110,7 +115,7 @@ NN_INLINE void panel_integers(vf integers[][PANEL_WIDTH], const panel_block *w, 
 #pragma GCC unroll 4
       for (int r = 0; r < rows; r++) {
         vf y = si_float(dot[r][v]);
-        if (kind == PANEL_PARTS) { /* below 2^24 together: no rounding */
+        if (parts == 2) { /* below 2^24 together: no rounding */
           const vf scale = vf_load(w[v].part[p]);
           if (p == 0) {
             y *= scale;
@@ -144,6 +149,14 @@ NN_INLINE void panel_tile(const panel_block *w, const panel_rows *x, int64_t cou
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; v++) {
         sum[r][v] = vf_fma(scale * vf_load(w[v].scale), integers[r][v], sum[r][v]);
+      }
+      if (kind == PANEL_PARTS_MINIMA) {
+        const int32_t *sums = x->sums + 2 * (r * x->blocks + b);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+          const vf whole = quant_least_integers(sums, vf_load(w[v].least[1]), vf_load(w[v].least[2]));
+          sum[r][v] = vf_fma(scale * vf_load(w[v].least[0]), whole, sum[r][v]);
+        }
       }
       if (kind == PANEL_MINIMA) {
         const vf total = vf_set1(x->total[r * x->blocks + b]);
@@ -181,6 +194,7 @@ PANEL_TILES(PANEL_CODES)
 PANEL_TILES(PANEL_SIGNED)
 PANEL_TILES(PANEL_MINIMA)
 PANEL_TILES(PANEL_PARTS)
+PANEL_TILES(PANEL_PARTS_MINIMA)
 #undef PANEL_TILES
 #undef PANEL_TILE
 
@@ -190,40 +204,53 @@ PANEL_TILES(PANEL_PARTS)
     {kind##_PANEL_ROWS_PANEL_WIDTH, kind##_PANEL_ROWS_1}, { kind##_1_PANEL_WIDTH, kind##_1_1 }                         \
   }
 static const panel_function panel_tiles[PANEL_KINDS][2][2] = {PANEL_NAMES(PANEL_CODES), PANEL_NAMES(PANEL_SIGNED),
-                                                              PANEL_NAMES(PANEL_MINIMA), PANEL_NAMES(PANEL_PARTS)};
+                                                              PANEL_NAMES(PANEL_MINIMA), PANEL_NAMES(PANEL_PARTS),
+                                                              PANEL_NAMES(PANEL_PARTS_MINIMA)};
 #undef PANEL_NAMES
 
 /* ---- unpacking ---- */
 
-/* A block of 256 of q6_k of 16 interleaved rows, as blocks b .. b+7 of vectors v .. of the scratch memory. */
-NN_INLINE void panel_unpack_six(panel_work *work, int64_t v, int64_t b, const uint8_t *w) {
-  for (int64_t part = 0; part < INTERLEAVED_PARTS; part++, v++) {
-    const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
-    for (int64_t half = 0; half < 2; half++) {
-      panel_block(*to)[PANEL_VECTORS] = &work->block[b + 4 * half];
-      const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS + part * 4 * VF;
-      for (int64_t g = 0; g < PANEL_WORDS; g++) {
-        si c[4];
-        interleaved_large_words(codes + g * 12 * QUANT_ROWS, c);
-        for (int64_t run = 0; run < 4; run++) {
-          si_store(to[run][v].code[g], c[run]);
-        }
-      }
-      for (int64_t run = 0; run < 4; run++) {
-        vf_store(to[run][v].scale, scale);
-        for (int64_t p = 0; p < 2; p++) {
-          vf_store(to[run][v].part[p], si_float(si_scales(w + (2 + half * 8 + 2 * run + p) * QUANT_ROWS + part * VF)));
-        }
-      }
+/* Half `half` of a block of 256 whose parts have factors, of VF of 16 interleaved rows, as blocks b .. b+3. */
+NN_INLINE void panel_unpack_half(panel_work *work, int64_t v, int64_t b, const uint8_t *w, int part, int half,
+                                 const int32_t format) {
+  panel_block(*to)[PANEL_VECTORS] = &work->block[b];
+  for (int g = 0; g < PANEL_WORDS; g++) {
+    si c[4];
+    interleaved_four(w, part, half, g, c, format);
+    for (int run = 0; run < 4; run++) {
+      si_store(to[run][v].code[g], c[run]);
     }
+  }
+#pragma GCC unroll 4
+  for (int run = 0; run < 4; run++) {
+    vw factor[2];
+    interleaved_part_factors(w, part, half, run, factor, format);
+    vf_store(to[run][v].scale, interleaved_scale(w, part));
+    vf_store(to[run][v].part[0], vw_converted(factor[0]));
+    vf_store(to[run][v].part[1], vw_converted(factor[1]));
+    if (nn_format_has_part_minima(format)) {
+      vf least[2];
+      interleaved_part_minima(w, part, half, run, least);
+      vf_store(to[run][v].least[0], interleaved_minimum(w, part));
+      vf_store(to[run][v].least[1], least[0]);
+      vf_store(to[run][v].least[2], least[1]);
+    }
+  }
+}
+
+/* Such a block of 16 interleaved rows, as blocks b .. b+7 of vectors v .. of the scratch memory. */
+NN_INLINE void panel_unpack_factors(panel_work *work, int64_t v, int64_t b, const uint8_t *w, const int32_t format) {
+  for (int part = 0; part < INTERLEAVED_PARTS; part++, v++) {
+    panel_unpack_half(work, v, b, w, part, 0, format);
+    panel_unpack_half(work, v, b + 4, w, part, 1, format);
   }
 }
 
 /* A block of 16 interleaved rows, as block b, or from there on, of vectors v .. of the scratch memory. */
 NN_INLINE void panel_unpack_interleaved(panel_work *work, int64_t v, int64_t b, const uint8_t *w,
                                         const int32_t format) {
-  if (format == NNCUDA_FORMAT_Q6_K) {
-    panel_unpack_six(work, v, b, w);
+  if (nn_format_has_factors(format)) {
+    panel_unpack_factors(work, v, b, w, format);
     return;
   }
   const int large = interleaved_is_large(format), words = interleaved_words(format);
@@ -280,10 +307,18 @@ NN_INLINE void panel_factors(panel_block *to, quant_rows *w, uint64_t i, const i
   if (nn_format_has_minimum(format)) {
     vf_store(to->part[0], minimum);
   }
-  if (format == NNCUDA_FORMAT_Q6_K) {
-    const vw two = vi_words(quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2)); /* signed bytes */
-    vf_store(to->part[0], vw_converted(vw_right_signed(vw_left(two, 24), 24)));
-    vf_store(to->part[1], vw_converted(vw_right_signed(vw_left(two, 16), 24)));
+  if (nn_format_has_factors(format)) {
+    const vw four = quant_factor_bytes(w, i / 2, 0, format);
+    for (int p = 0; p < 2; p++) {
+      vf_store(to->part[p], vw_converted(quant_signed_byte(four, (int)(i % 2) * 2 + p)));
+    }
+  }
+  if (nn_format_has_part_minima(format)) {
+    const vw four = quant_factor_bytes(w, i / 2, 1, format);
+    vf_store(to->least[0], minimum);
+    for (int p = 0; p < 2; p++) {
+      vf_store(to->least[1 + p], vw_converted(quant_signed_byte(four, (int)(i % 2) * 2 + p)));
+    }
   }
 }
 

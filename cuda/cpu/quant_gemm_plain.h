@@ -61,9 +61,13 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
         for (int j = 0; j < QUANT_BLOCK; j++) {
           half[j / 16] += (int32_t)x[j] * (int32_t)b->code[j];
         }
-        const int32_t integers =
-            format == NNCUDA_FORMAT_Q6_K ? half[0] * b->part[0] + half[1] * b->part[1] : half[0] + half[1];
+        const int32_t integers = half[0] * b->part[0] + half[1] * b->part[1]; /* parts of 1 where there are none */
         sum = quant_fma(acts->scale[at + i] * b->scale, (float)integers, sum);
+        if (nn_format_has_part_minima(format)) {
+          const int32_t *sums = acts->sums + 2 * (at + i);
+          const int32_t least = sums[0] * b->least[0] + sums[1] * b->least[1];
+          sum = quant_fma(acts->scale[at + i] * b->minimum, (float)least, sum);
+        }
         if (nn_format_has_minimum(format)) {
           sum = quant_fma(acts->total[at + i], b->minimum, sum);
         }

@@ -44,6 +44,39 @@ NN_INLINE void quant_part_factors(const vw x[3], int part, vf *scale, vf *minimu
   *minimum = vf_mul(*minimum, vw_converted(m));
 }
 
+/* The factors of parts 4j .. 4j+3 of q3_k, as signed bytes: of the three words of the scales, number j % 2 has their
+ * low bits and number 2 their high ones. */
+NN_INLINE vw quant_q3_k_factors(vw lows, vw highs, int j) {
+  const vw low = vw_and(vw_right(lows, j / 2 * 4), vw_set1(0x0f0f0f0f));
+  const vw high = vw_and(vw_right(highs, 2 * j), vw_set1(0x03030303));
+  /* less 32: added are 96, which a byte of 6 bits has room for, and the highest bit turns, another 128 */
+  return vw_xor(vw_add(vw_or(low, vw_left(high, 4)), vw_set1(0x60606060)), vw_set1(0x80808080));
+}
+
+/* The factors, or with `minima` what multiplies the minimum, of the four parts of blocks 2i and 2i+1 of each row, as
+ * signed bytes, of a format with nn_format_has_factors; i % 4 is to be a constant. */
+NN_INLINE vw quant_factor_bytes(const quant_rows *w, uint64_t i, int minima, int32_t format) {
+  const uint64_t j = i % 4;
+  if (format == NNCUDA_FORMAT_Q2_K) {
+    const vw both = vi_words(quant_gather_rows(w, i / 4 * 84 + 4 * j));
+    return vw_and(vw_right(both, minima ? 4 : 0), vw_set1(0x0f0f0f0f));
+  }
+  if (format == NNCUDA_FORMAT_Q3_K) {
+    const vi low = quant_gather_rows(w, i / 4 * 110 + 96 + 4 * (j % 2)), high = quant_gather_rows(w, i / 4 * 110 + 104);
+    return quant_q3_k_factors(vi_words(low), vi_words(high), (int)j);
+  }
+  return vi_words(quant_gather_rows(w, i / 4 * 210 + 192 + 4 * j));
+}
+
+/* Byte j of each word, with its sign. */
+NN_INLINE vw quant_signed_byte(vw x, int j) { return vw_right_signed(vw_left(x, 24 - 8 * j), 24); }
+
+/* Sums of 16 codes of the activations times what multiplies the minimum in either half of a block: whole numbers below
+ * 2^16. */
+NN_INLINE vf quant_least_integers(const int32_t sums[2], vf first, vf second) {
+  return vf_fma(vf_set1((float)sums[1]), second, vf_mul(vf_set1((float)sums[0]), first));
+}
+
 /* nn_e8m0_half of the lowest byte of each word. */
 NN_INLINE vf quant_e8m0s(vw x) {
   const vw e = vw_and(x, vw_set1(255));
@@ -92,10 +125,20 @@ NN_INLINE void quant_factors(quant_rows *w, uint64_t i, vf *scale, vf *minimum, 
     *minimum = quant_high_f16(both);
     break;
   }
-  case NNCUDA_FORMAT_Q6_K:
+  case NNCUDA_FORMAT_Q2_K:
     if (i % 8 == 0) {
+      const vi both = quant_gather_rows(w, i / 8 * 84 + 80);
+      w->scale = quant_low_f16(both);
+      w->minimum = vf_sub(vf_set1(0.0f), quant_high_f16(both));
+    }
+    *scale = w->scale;
+    *minimum = w->minimum;
+    break;
+  case NNCUDA_FORMAT_Q3_K:
+  case NNCUDA_FORMAT_Q6_K:
+    if (i % 8 == 0) { /* from before, so as not to read past the row */
       w->scale =
-          quant_high_f16(quant_gather_rows(w, i / 8 * 210 + 206)); /* from before, so as not to read past the row */
+          quant_high_f16(quant_gather_rows(w, format == NNCUDA_FORMAT_Q6_K ? i / 8 * 210 + 206 : i / 8 * 110 + 106));
     }
     *scale = w->scale;
     break;

@@ -63,6 +63,19 @@ NN_INLINE __m256i quant_codes(const uint8_t *row, uint64_t i, int32_t format) {
     }
     return q;
   }
+  case NNCUDA_FORMAT_Q2_K:
+  case NNCUDA_FORMAT_Q3_K: {
+    const uint64_t part = i % 8;
+    const uint8_t *p = row + i / 8 * (format == NNCUDA_FORMAT_Q3_K ? 110 : 84);
+    const __m256i all = quant_load(p + (format == NNCUDA_FORMAT_Q3_K ? 32 : 16) + part / 4 * 32);
+    const __m256i two = _mm256_and_si256(_mm256_srli_epi16(all, (int)(part % 4 * 2)), _mm256_set1_epi8(3));
+    if (format == NNCUDA_FORMAT_Q2_K) {
+      return two;
+    }
+    const __m256i bit = _mm256_set1_epi8((char)(1u << part));
+    const __m256i high = _mm256_cmpeq_epi8(_mm256_and_si256(quant_load(p), bit), bit);
+    return _mm256_or_si256(two, _mm256_and_si256(high, _mm256_set1_epi8(4)));
+  }
   default: {
     const uint64_t half = i % 8 / 4, run = i % 4;
     const uint8_t *p = row + i / 8 * 210;
@@ -90,9 +103,17 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
   vf scale, minimum = vf_set1(0.0f);
   quant_factors(w, i, &scale, &minimum, format);
   const __m256i zero = _mm256_setzero_si256();
-  __m256i part = zero;
-  if (format == NNCUDA_FORMAT_Q6_K) {
-    part = quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2);
+  vw factor[2];
+  vf least[2];
+  if (nn_format_has_factors(format)) {
+    const vw four = quant_factor_bytes(w, i / 2, 0, format);
+    factor[0] = quant_signed_byte(four, i % 2 * 2);
+    factor[1] = quant_signed_byte(four, i % 2 * 2 + 1);
+  }
+  if (nn_format_has_part_minima(format)) {
+    const vw four = quant_factor_bytes(w, i / 2, 1, format);
+    least[0] = vw_converted(quant_signed_byte(four, i % 2 * 2));
+    least[1] = vw_converted(quant_signed_byte(four, i % 2 * 2 + 1));
   }
   __m256i c[8];
 #pragma GCC unroll 8
@@ -114,12 +135,16 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
       lower = _mm256_sub_epi32(lower, _mm256_permute2x128_si256(each, each, 0x00));
       upper = _mm256_sub_epi32(upper, _mm256_permute2x128_si256(each, each, 0x11));
     }
-    if (format == NNCUDA_FORMAT_Q6_K) {
-      lower = _mm256_mullo_epi32(lower, _mm256_srai_epi32(_mm256_slli_epi32(part, 24), 24));
-      upper = _mm256_mullo_epi32(upper, _mm256_srai_epi32(_mm256_slli_epi32(part, 16), 24));
+    if (nn_format_has_factors(format)) {
+      lower = _mm256_mullo_epi32(lower, (__m256i)factor[0]);
+      upper = _mm256_mullo_epi32(upper, (__m256i)factor[1]);
     }
     const vf integers = _mm256_cvtepi32_ps(_mm256_add_epi32(lower, upper));
     sum[r] = vf_fma(vf_set1(acts->scale[at]) * scale, integers, sum[r]);
+    if (nn_format_has_part_minima(format)) {
+      const vf whole = quant_least_integers(acts->sums + 2 * at, least[0], least[1]);
+      sum[r] = vf_fma(vf_set1(acts->scale[at]) * minimum, whole, sum[r]);
+    }
     if (nn_format_has_minimum(format)) {
       sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
     }

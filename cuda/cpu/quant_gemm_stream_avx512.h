@@ -26,7 +26,7 @@ NN_INLINE void quant_add_halves(const __m512i z[4], __m512i *first, __m512i *sec
   *second = _mm512_shuffle_i32x4(low, high, 0xdd);
 }
 
-/* The scales of the four parts of 16 elements in blocks 2i and 2i+1 (q6_k) of rows 4j .. 4j+3, as quant_add_quads gives
+/* The scales of the four parts of 16 elements in blocks 2i and 2i+1 of rows 4j .. 4j+3, as quant_add_quads gives
  * their integers. */
 NN_INLINE __m512i quant_part_scales(__m512i four, const int j) {
   const __m512i rows = j == 0   ? _mm512_shuffle_i32x4(four, four, 0x00)
@@ -69,8 +69,8 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const
                                 quant_dot(start[r], c[2], x[r], format), quant_dot(start[r], c[3], x[r], format));
     }
   }
-  if (format == NNCUDA_FORMAT_Q6_K) {
-    const __m512i four = quant_gather_rows(w, i / 4 * 210 + 192 + i % 4 * 4);
+  if (nn_format_has_factors(format)) {
+    const __m512i four = (__m512i)quant_factor_bytes(w, i, 0, format);
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
       const __m512i scales = quant_part_scales(four, j);
@@ -78,6 +78,14 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const
       for (int r = 0; r < rows; r++) {
         z[r][j] = _mm512_mullo_epi32(z[r][j], scales);
       }
+    }
+  }
+  vf least[4];
+  if (nn_format_has_part_minima(format)) {
+    const vw four = quant_factor_bytes(w, i, 1, format);
+#pragma GCC unroll 4
+    for (int p = 0; p < 4; p++) {
+      least[p] = vw_converted(quant_signed_byte(four, p));
     }
   }
   __m512i both[QUANT_ROWS_AT_ONCE][2];
@@ -92,6 +100,10 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const
     for (int r = 0; r < rows; r++) {
       const int64_t at = (first + r) * blocks + 2 * (int64_t)i + h;
       sum[r] = vf_fma(vf_set1(acts->scale[at]) * scale, _mm512_cvtepi32_ps(both[r][h]), sum[r]);
+      if (nn_format_has_part_minima(format)) {
+        const vf integers = quant_least_integers(acts->sums + 2 * at, least[2 * h], least[2 * h + 1]);
+        sum[r] = vf_fma(vf_set1(acts->scale[at]) * minimum, integers, sum[r]);
+      }
       if (nn_format_has_minimum(format)) {
         sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
       }

@@ -79,6 +79,21 @@ NN_INLINE quant_pair quant_stored(const uint8_t *row, uint64_t i, int32_t format
     }
     return q;
   }
+  case NNCUDA_FORMAT_Q2_K:
+  case NNCUDA_FORMAT_Q3_K: {
+    const uint64_t part = i % 8;
+    const uint8_t *p = row + i / 8 * (format == NNCUDA_FORMAT_Q3_K ? 110 : 84);
+    const uint8x16_t two = vdupq_n_u8(3);
+    quant_pair q = quant_load(p + (format == NNCUDA_FORMAT_Q3_K ? 32 : 16) + part / 4 * 32);
+    q = (quant_pair){vandq_u8(q.low >> (int)(part % 4 * 2), two), vandq_u8(q.high >> (int)(part % 4 * 2), two)};
+    if (format == NNCUDA_FORMAT_Q3_K) {
+      const quant_pair bits = quant_load(p);
+      const uint8x16_t bit = vdupq_n_u8((uint8_t)(1u << part)), four = vdupq_n_u8(4);
+      q.low = vorrq_u8(q.low, vandq_u8(vtstq_u8(bits.low, bit), four));
+      q.high = vorrq_u8(q.high, vandq_u8(vtstq_u8(bits.high, bit), four));
+    }
+    return q;
+  }
   default: {
     const uint64_t half = i % 8 / 4, run = i % 4;
     const uint8_t *p = row + i / 8 * 210;
@@ -109,13 +124,13 @@ NN_INLINE int32x4_t quant_dot_rows(const uint8x16_t c[4], uint8x16_t x) {
   return dot_totals(sum[0], sum[1], sum[2], sum[3]);
 }
 
-/* The integers of a block of four rows. `part`: the scales of its halves, in q6_k. */
-NN_INLINE int32x4_t quant_integers_of(const quant_pair c[4], quant_pair x, int32x4_t part, int32_t format) {
+/* The integers of a block of four rows. `first`, `second`: the factors of its halves, where the format has some. */
+NN_INLINE int32x4_t quant_integers_of(const quant_pair c[4], quant_pair x, int32x4_t first, int32x4_t second,
+                                      int32_t format) {
   int32x4_t sum[4];
-  if (format == NNCUDA_FORMAT_Q6_K) {
+  if (nn_format_has_factors(format)) {
     const uint8x16_t low[4] = {c[0].low, c[1].low, c[2].low, c[3].low};
     const uint8x16_t high[4] = {c[0].high, c[1].high, c[2].high, c[3].high};
-    const int32x4_t first = vshrq_n_s32(vshlq_n_s32(part, 24), 24), second = vshrq_n_s32(vshlq_n_s32(part, 16), 24);
     return vmlaq_s32(vmulq_s32(quant_dot_rows(low, x.low), first), quant_dot_rows(high, x.high), second);
   }
 #pragma GCC unroll 4
@@ -127,20 +142,22 @@ NN_INLINE int32x4_t quant_integers_of(const quant_pair c[4], quant_pair x, int32
 }
 
 /* The integers of a block of VF rows of weights with `rows` rows of activations, which begin at x, k codes apart. */
-NN_INLINE void quant_block_integers(const quant_pair c[VF], const int8_t *x, int64_t k, vw part,
+NN_INLINE void quant_block_integers(const quant_pair c[VF], const int8_t *x, int64_t k, const vw factor[2],
                                     vw integers[QUANT_ROWS_AT_ONCE], const int rows, const int32_t format) {
   int r = 0;
 #if NN_NEON_PAIRS
 #pragma GCC unroll 2
   for (; r + 2 <= rows; r += 2) {
-    pairs_block(c, x + r * k, k, part, integers + r, format);
+    pairs_block(c, x + r * k, k, factor, integers + r, format);
   }
 #endif
 #pragma GCC unroll 4
   for (; r < rows; r++) {
     const quant_pair codes = quant_load((const uint8_t *)x + r * k);
-    const int32x4_t low = quant_integers_of(c, codes, vreinterpretq_s32_u32(part.low), format);
-    const int32x4_t high = quant_integers_of(c + 4, codes, vreinterpretq_s32_u32(part.high), format);
+    const int32x4_t low =
+        quant_integers_of(c, codes, vreinterpretq_s32_u32(factor[0].low), vreinterpretq_s32_u32(factor[1].low), format);
+    const int32x4_t high = quant_integers_of(c + 4, codes, vreinterpretq_s32_u32(factor[0].high),
+                                             vreinterpretq_s32_u32(factor[1].high), format);
     integers[r] = (vw){vreinterpretq_u32_s32(low), vreinterpretq_u32_s32(high)};
   }
 }
@@ -151,9 +168,17 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
   const int64_t blocks = k / QUANT_BLOCK;
   vf scale, minimum = vf_set1(0.0f);
   quant_factors(w, i, &scale, &minimum, format);
-  vw part = vw_set1(0);
-  if (format == NNCUDA_FORMAT_Q6_K) {
-    part = quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2);
+  vw factor[2] = {vw_set1(1), vw_set1(1)};
+  vf least[2] = {vf_set1(0.0f), vf_set1(0.0f)};
+  if (nn_format_has_factors(format)) {
+    const vw four = quant_factor_bytes(w, i / 2, 0, format);
+    factor[0] = quant_signed_byte(four, i % 2 * 2);
+    factor[1] = quant_signed_byte(four, i % 2 * 2 + 1);
+  }
+  if (nn_format_has_part_minima(format)) {
+    const vw four = quant_factor_bytes(w, i / 2, 1, format);
+    least[0] = vw_converted(quant_signed_byte(four, i % 2 * 2));
+    least[1] = vw_converted(quant_signed_byte(four, i % 2 * 2 + 1));
   }
   quant_pair c[VF];
 #pragma GCC unroll 8
@@ -161,11 +186,15 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
     c[j] = quant_codes(w->row[j], i, format);
   }
   vw integers[QUANT_ROWS_AT_ONCE];
-  quant_block_integers(c, acts->codes + (first * blocks + (int64_t)i) * QUANT_BLOCK, k, part, integers, rows, format);
+  quant_block_integers(c, acts->codes + (first * blocks + (int64_t)i) * QUANT_BLOCK, k, factor, integers, rows, format);
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) {
     const int64_t at = (first + r) * blocks + (int64_t)i;
     sum[r] = vf_fma(vf_mul(vf_set1(acts->scale[at]), scale), vw_converted(integers[r]), sum[r]);
+    if (nn_format_has_part_minima(format)) {
+      const vf whole = quant_least_integers(acts->sums + 2 * at, least[0], least[1]);
+      sum[r] = vf_fma(vf_mul(vf_set1(acts->scale[at]), minimum), whole, sum[r]);
+    }
     if (nn_format_has_minimum(format)) {
       sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
     }

@@ -5,8 +5,9 @@
  * Block formats: a block of 32 of 16 rows is one product of depth 32, whose integers go through memory to the one fused
  * multiply-add that each adds to its sum. 48 vector instructions on two ports, 24 cycles, are the floor of a tile of
  * 16 x 16 x 32, of which the multiplication itself takes 16 on the side. Weights are unpacked DEPTH elements at a time
- * for all rows of the panel. q6_k: an element's product of code and scale has 14 bits: 64 * high + low, two
- * multiplications.
+ * for all rows of the panel. Where parts of 16 have factors, products of code and factor are multiplied. In q6_k
+ * these have 14 bits: 64 * high + low, two multiplications. In q2_k and, the sign turned, q3_k they are bytes; the
+ * second multiplication of q2_k is by what multiplies the minimum.
  */
 #ifndef NN_CPU_QUANT_GEMM_TILE_H
 #define NN_CPU_QUANT_GEMM_TILE_H
@@ -27,7 +28,7 @@ enum {
 /* Scratch memory of a task. */
 typedef struct tile_work {
   int8_t code[QUANT_TILE_GROUP][2][QUANT_TILE_BLOCKS / 2][QUANT_TILE]
-             [64]; /* two blocks a line; the second for low parts (q6_k) */
+             [64]; /* two blocks a line; the second for tile_has_second */
   float scale[QUANT_TILE_GROUP][QUANT_TILE_BLOCKS][QUANT_TILE],
       minimum[QUANT_TILE_GROUP][QUANT_TILE_BLOCKS][QUANT_TILE];
   int32_t integers[2][2][QUANT_TILE_SUMS];
@@ -47,25 +48,62 @@ static void tile_blocks_open(void) {
   tile_registers_configure(&config);
 }
 
-/* Products of 64 codes with their scales, in two parts: code * scale = 64 * high + low. */
-NN_INLINE void tile_split_parts(__m512i codes, uint32_t scales, int8_t *high, int8_t *low) {
-  const __m512i scale = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(
-      _mm512_shuffle_epi8(_mm512_broadcastd_epi32(_mm_cvtsi32_si128((int)scales)),
-                          _mm512_setr_epi64(0, 0, 0x0101010101010101, 0x0101010101010101, 0, 0, 0, 0))));
-  const __m512i other = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(_mm512_shuffle_epi8(
-      _mm512_broadcastd_epi32(_mm_cvtsi32_si128((int)scales)),
-      _mm512_setr_epi64(0x0202020202020202, 0x0202020202020202, 0x0303030303030303, 0x0303030303030303, 0, 0, 0, 0))));
-  const __m512i first = _mm512_mullo_epi16(_mm512_cvtepi8_epi16(_mm512_castsi512_si256(codes)), scale);
-  const __m512i second = _mm512_mullo_epi16(_mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(codes, 1)), other);
+/* Whether codes are multiplied twice: with their second halves (q6_k), or with what multiplies minima (q2_k). */
+NN_INLINE int tile_has_second(int32_t format) {
+  return format == NNCUDA_FORMAT_Q6_K || nn_format_has_part_minima(format);
+}
+
+/* Four bytes, each sixteen times. */
+NN_INLINE __m512i tile_sixteens(uint32_t four) {
+  const __m512i order = _mm512_setr_epi64(0, 0, 0x0101010101010101, 0x0101010101010101, 0x0202020202020202,
+                                          0x0202020202020202, 0x0303030303030303, 0x0303030303030303);
+  return _mm512_shuffle_epi8(_mm512_set1_epi32((int32_t)four), order);
+}
+
+/* Products of 64 codes with the factors of their parts, in 16 bits. */
+NN_INLINE void tile_part_products(__m512i codes, uint32_t factors, __m512i *first, __m512i *second) {
+  const __m512i each = tile_sixteens(factors);
+  *first = _mm512_mullo_epi16(_mm512_cvtepi8_epi16(_mm512_castsi512_si256(codes)),
+                              _mm512_cvtepi8_epi16(_mm512_castsi512_si256(each)));
+  *second = _mm512_mullo_epi16(_mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(codes, 1)),
+                               _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(each, 1)));
+}
+
+NN_INLINE void tile_store_bytes(__m512i first, __m512i second, int8_t *to) {
+  _mm512_store_si512(
+      to, _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(first)), _mm512_cvtepi16_epi8(second), 1));
+}
+
+/* The same in two parts: code * factor = 64 * high + low. */
+NN_INLINE void tile_split_parts(__m512i codes, uint32_t factors, int8_t *high, int8_t *low) {
+  __m512i first, second;
+  tile_part_products(codes, factors, &first, &second);
   const __m512i half = _mm512_set1_epi16(32);
   const __m512i h0 = _mm512_srai_epi16(_mm512_add_epi16(first, half), 6);
   const __m512i h1 = _mm512_srai_epi16(_mm512_add_epi16(second, half), 6);
   const __m512i l0 = _mm512_sub_epi16(first, _mm512_slli_epi16(h0, 6));
   const __m512i l1 = _mm512_sub_epi16(second, _mm512_slli_epi16(h1, 6));
-  _mm512_store_si512(high,
-                     _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(h0)), _mm512_cvtepi16_epi8(h1), 1));
-  _mm512_store_si512(low,
-                     _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(l0)), _mm512_cvtepi16_epi8(l1), 1));
+  tile_store_bytes(h0, h1, high);
+  tile_store_bytes(l0, l1, low);
+}
+
+/* Blocks 2i and 2i+1 of a row of q2_k or q3_k, the products of the former beside what multiplies their minima, those of
+ * the latter with their sign turned: code * factor is at most 128, and not below -124. */
+NN_INLINE void tile_small_parts(const uint8_t *row, uint64_t i, __m512i codes, int8_t *products, int8_t *least,
+                                const int32_t format) {
+  __m512i first, second;
+  if (format == NNCUDA_FORMAT_Q2_K) {
+    const uint32_t both = quant_u32(row + i / 4 * 84 + i % 4 * 4);
+    tile_part_products(codes, both & 0x0f0f0f0f, &first, &second);
+    _mm512_store_si512(least, tile_sixteens(both >> 4 & 0x0f0f0f0f));
+  } else {
+    const uint8_t *scales = row + i / 4 * 110 + 96;
+    const uint32_t low = quant_u32(scales + i % 2 * 4) >> (i % 4 / 2 * 4) & 0x0f0f0f0f;
+    const uint32_t six = low | (quant_u32(scales + 8) >> (i % 4 * 2) & 0x03030303) << 4;
+    const uint32_t factors = (six + 0x60606060) ^ 0x80808080; /* less 32, byte by byte */
+    tile_part_products(_mm512_sub_epi8(_mm512_set1_epi8(4), codes), factors, &first, &second);
+  }
+  tile_store_bytes(first, second, products);
 }
 
 /* Blocks 2i and 2i+1 of 16 rows, as pair `to` of tile g. */
@@ -76,7 +114,9 @@ NN_INLINE void tile_unpack_pair(tile_work *work, int64_t g, quant_rows *w, uint6
   for (int r = 0; r < QUANT_TILE; r++) {
     const __m512i codes = quant_codes(w->row[r], i, whole, format);
     int8_t *line = work->code[g][0][to][r];
-    if (format == NNCUDA_FORMAT_Q6_K) {
+    if (format == NNCUDA_FORMAT_Q2_K || format == NNCUDA_FORMAT_Q3_K) {
+      tile_small_parts(w->row[r], i, codes, line, work->code[g][1][to][r], format);
+    } else if (format == NNCUDA_FORMAT_Q6_K) {
       tile_split_parts(_mm512_sub_epi8(codes, _mm512_set1_epi8(32)),
                        quant_u32(w->row[r] + i / 4 * 210 + 192 + i % 4 * 4), line, work->code[g][1][to][r]);
     } else {
@@ -90,7 +130,7 @@ NN_INLINE void tile_unpack_pair(tile_work *work, int64_t g, quant_rows *w, uint6
       vf scale, minimum;
       quant_factors(w, 2 * i + (uint64_t)h, &scale, &minimum, format);
       vf_store(work->scale[g][2 * to + h], scale);
-      if (nn_format_has_minimum(format)) {
+      if (nn_format_has_minimum(format) || nn_format_has_part_minima(format)) {
         vf_store(work->minimum[g][2 * to + h], minimum);
       }
     }
@@ -122,6 +162,14 @@ NN_INLINE void tile_unpack(tile_work *work, int64_t g, quant_rows *w, int64_t fi
   }
 }
 
+/* The integers of a block from those of its first multiplication, and of its second. */
+NN_INLINE __m512i tile_whole(__m512i first, const int32_t *second, const int32_t format) {
+  if (format == NNCUDA_FORMAT_Q6_K) {
+    return _mm512_add_epi32(_mm512_slli_epi32(first, 6), _mm512_load_si512(second));
+  }
+  return format == NNCUDA_FORMAT_Q3_K ? _mm512_sub_epi32(_mm512_setzero_si512(), first) : first;
+}
+
 /* The integers of one block into the sums of 16 rows of weights. */
 NN_INLINE void tile_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], const float *x_scale, const float *x_total,
                         const float *w_scale, const float *w_minimum, const int32_t format) {
@@ -129,10 +177,12 @@ NN_INLINE void tile_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], const flo
 #pragma GCC unroll 16
   for (int r = 0; r < QUANT_TILE; r++) {
     __m512i v = _mm512_load_si512(integers[0] + r * QUANT_TILE);
-    if (format == NNCUDA_FORMAT_Q6_K) {
-      v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * QUANT_TILE));
-    }
+    v = tile_whole(v, integers[1] + r * QUANT_TILE, format);
     sum[r] = vf_fma(scale * vf_set1(w_scale[r]), _mm512_cvtepi32_ps(v), sum[r]);
+    if (nn_format_has_part_minima(format)) {
+      const vf least = _mm512_cvtepi32_ps(_mm512_load_si512(integers[1] + r * QUANT_TILE));
+      sum[r] = vf_fma(scale * vf_set1(w_minimum[r]), least, sum[r]);
+    }
     if (nn_format_has_minimum(format)) {
       sum[r] = vf_fma(total, vf_set1(w_minimum[r]), sum[r]);
     }
@@ -143,7 +193,7 @@ NN_INLINE void tile_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], const flo
 #define QUANT_TILE_STORE(b, total_register, low_register)                                                              \
   {                                                                                                                    \
     _tile_stored(total_register, work->integers[(b) % 2][0], 64);                                                      \
-    if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
+    if (tile_has_second(format)) {                                                                                     \
       _tile_stored(low_register, work->integers[(b) % 2][1], 64);                                                      \
     }                                                                                                                  \
   }
@@ -185,7 +235,7 @@ NN_INLINE void tile_blocks(tile_work *work, int64_t g, const int8_t *x, const fl
     _tile_loadd(2, &work->code[g][0][b_ / 2][0][b_ % 2 * QUANT_BLOCK], 64);                                            \
     _tile_loadd(3, x + b_ * (QUANT_TILE * QUANT_BLOCK), 64);                                                           \
     _tile_dpbssd(total_register, 2, 3);                                                                                \
-    if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
+    if (tile_has_second(format)) {                                                                                     \
       _tile_zero(low_register);                                                                                        \
       _tile_loadd(4, &work->code[g][1][b_ / 2][0][b_ % 2 * QUANT_BLOCK], 64);                                          \
       _tile_dpbssd(low_register, 4, 3);                                                                                \

@@ -6,8 +6,9 @@
  * With VNNI a word is one instruction, and what codes exceed their weights by is where the integers start. Without it
  * words are added up in 16 bits as far as they fit there, unpacked_parts times a block, so that a word takes a
  * multiplication and an addition; only signed codes, whose pairs fill 16 bits, take four instructions. A block adds one
- * product of scales and one fused multiply-add to eight words, and q6_k its two scales: of the multiplier's time words
- * take 8 parts of 10 with VNNI (of 12 in q6_k), 8 of 11 without (of 12 in q5, of 14 in q6_k, of 18 in q8_0).
+ * product of scales and one fused multiply-add to eight words, and q6_k its two factors (q2_k, q3_k, too): of the
+ * multiplier's time words take 8 parts of 10 with VNNI (of 12 in q6_k), 8 of 11 without (of 12 in q5, of 14 in q6_k, of
+ * 18 in q8_0).
  */
 #ifndef NN_CPU_QUANT_GEMM_UNPACKED_AVX2_H
 #define NN_CPU_QUANT_GEMM_UNPACKED_AVX2_H
@@ -25,11 +26,13 @@ enum {
 };
 
 /* A block of QUANT_ROWS rows of weights: words of codes, unsigned but for signed ones without VNNI; scales and minima;
- * of q6_k what the integers of each half are multiplied by. */
+ * what the integers of each half are multiplied by, where parts have factors, and what the minimum is, where they have
+ * minima. */
 typedef struct unpacked_block {
   uint8_t code[UNPACKED_WORDS][UNPACKED_VECTORS][4 * VF];
   float scale[UNPACKED_VECTORS][VF], minimum[UNPACKED_VECTORS][VF];
   int32_t half[2][UNPACKED_VECTORS][VF];
+  float least[2][UNPACKED_VECTORS][VF];
 } unpacked_block;
 
 /* Scratch memory of a task. `start` of a row: for each part, what the integers of each block start from. */
@@ -41,11 +44,13 @@ typedef struct unpacked_work {
 /* In how many parts the words of a block are added up. */
 NN_INLINE int unpacked_parts(int32_t format) {
 #if defined(__AVXVNNI__)
-  return format == NNCUDA_FORMAT_Q6_K ? 2 : 1;
+  return nn_format_has_factors(format) ? 2 : 1;
 #else
   switch (format) {
   case NNCUDA_FORMAT_Q6_K:
     return 4;
+  case NNCUDA_FORMAT_Q2_K:
+  case NNCUDA_FORMAT_Q3_K:
   case NNCUDA_FORMAT_Q5_0:
   case NNCUDA_FORMAT_Q5_1:
   case NNCUDA_FORMAT_Q5_K:
@@ -58,8 +63,9 @@ NN_INLINE int unpacked_parts(int32_t format) {
 
 /* ---- weights ---- */
 
-/* What multiplies a half of q6_k: 16-bit pairs of it without VNNI. */
-NN_INLINE si unpacked_half(si scale) {
+/* What multiplies a half whose part has a factor: 16-bit pairs of it without VNNI. */
+NN_INLINE si unpacked_half(vw factor) {
+  const si scale = (si)factor;
 #if defined(__AVXVNNI__)
   return scale;
 #else
@@ -74,12 +80,15 @@ NN_INLINE void unpacked_rows(unpacked_block *to, int v, quant_rows *w, uint64_t 
   quant_factors(w, i, &scale, &minimum, format);
   vf_store(to->scale[v], scale);
   vf_store(to->minimum[v], minimum);
-  if (format == NNCUDA_FORMAT_Q6_K) {
-    const si both = quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2);
-    const si first = _mm256_srai_epi32(_mm256_slli_epi32(both, 24), 24);
-    const si second = _mm256_srai_epi32(_mm256_slli_epi32(both, 16), 24);
-    _mm256_storeu_si256((__m256i *)(void *)to->half[0][v], unpacked_half(first));
-    _mm256_storeu_si256((__m256i *)(void *)to->half[1][v], unpacked_half(second));
+  if (nn_format_has_factors(format)) {
+    const vw four = quant_factor_bytes(w, i / 2, 0, format);
+    si_store((uint8_t *)to->half[0][v], unpacked_half(quant_signed_byte(four, i % 2 * 2)));
+    si_store((uint8_t *)to->half[1][v], unpacked_half(quant_signed_byte(four, i % 2 * 2 + 1)));
+  }
+  if (nn_format_has_part_minima(format)) {
+    const vw four = quant_factor_bytes(w, i / 2, 1, format);
+    vf_store(to->least[0][v], vw_converted(quant_signed_byte(four, i % 2 * 2)));
+    vf_store(to->least[1][v], vw_converted(quant_signed_byte(four, i % 2 * 2 + 1)));
   }
   NN_UNROLL for (int j = 0; j < VF; j++) { x[j] = _mm256_castsi256_ps(quant_codes(w->row[j], i, format)); }
   transpose(x);
@@ -110,25 +119,27 @@ NN_INLINE void unpacked_plain(unpacked_work *work, const quant_piece *t, int64_t
   }
 }
 
-/* A block of 256 of q6_k of QUANT_ROWS interleaved rows. */
-NN_INLINE void unpacked_six(unpacked_work *work, const uint8_t *w, int v) {
-  const vf scale = vf_from_f16((const uint16_t *)(const void *)w + v * VF);
-  for (int half = 0; half < 2; half++) {
-    const uint8_t *scales = w + (2 + half * 8) * QUANT_ROWS + v * VF;
-    const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS + v * 4 * VF;
-    unpacked_block *to = &work->block[half * 4];
-    for (int run = 0; run < 4; run++) {
-      vf_store(to[run].scale[v], scale);
-      for (int p = 0; p < 2; p++) {
-        const si s = unpacked_half(si_scales(scales + (2 * run + p) * QUANT_ROWS));
-        _mm256_storeu_si256((__m256i *)(void *)to[run].half[p][v], s);
-      }
+/* Half `half` of a block of 256 whose parts have factors, of VF of QUANT_ROWS interleaved rows. */
+NN_INLINE void unpacked_factors(unpacked_work *work, const uint8_t *w, int v, int half, const int32_t format) {
+  unpacked_block *to = &work->block[half * 4];
+  NN_UNROLL for (int run = 0; run < 4; run++) {
+    vw factor[2];
+    interleaved_part_factors(w, v, half, run, factor, format);
+    vf_store(to[run].scale[v], interleaved_scale(w, v));
+    si_store((uint8_t *)to[run].half[0][v], unpacked_half(factor[0]));
+    si_store((uint8_t *)to[run].half[1][v], unpacked_half(factor[1]));
+    if (nn_format_has_part_minima(format)) {
+      vf least[2];
+      interleaved_part_minima(w, v, half, run, least);
+      vf_store(to[run].minimum[v], interleaved_minimum(w, v));
+      vf_store(to[run].least[0][v], least[0]);
+      vf_store(to[run].least[1][v], least[1]);
     }
-    for (int g = 0; g < UNPACKED_WORDS; g++) {
-      si c[4];
-      interleaved_large_words(codes + g * 12 * QUANT_ROWS, c);
-      NN_UNROLL for (int run = 0; run < 4; run++) { si_store(to[run].code[g][v], c[run]); }
-    }
+  }
+  for (int g = 0; g < UNPACKED_WORDS; g++) {
+    si c[4];
+    interleaved_four(w, v, half, g, c, format);
+    NN_UNROLL for (int run = 0; run < 4; run++) { si_store(to[run].code[g][v], c[run]); }
   }
 }
 
@@ -160,8 +171,9 @@ NN_INLINE void unpacked_runs(unpacked_block *to, const uint8_t *w, int v, const 
 NN_INLINE void unpacked_interleaved(unpacked_work *work, const uint8_t *w, int64_t count, const int32_t format) {
   const int64_t step = QUANT_ROWS * nn_format_block_of(format).bytes, each = interleaved_each(format);
   for (int v = 0; v < UNPACKED_VECTORS; v++) {
-    if (format == NNCUDA_FORMAT_Q6_K) {
-      unpacked_six(work, w, v);
+    if (nn_format_has_factors(format)) {
+      unpacked_factors(work, w, v, 0, format);
+      unpacked_factors(work, w, v, 1, format);
       continue;
     }
     for (int64_t b = 0; b < count; b += each) {
@@ -218,23 +230,24 @@ NN_INLINE si unpacked_dot(si sum, si w, si x, const int32_t format) {
 #endif
 }
 
-/* The integers of part p: of q6_k times the scale of its half, then. */
+/* The integers of part p, times the factor of its half where the format has one. */
 NN_INLINE si unpacked_part(si sum, const unpacked_block *w, int p, int v, const int32_t format) {
 #if defined(__AVXVNNI__)
-  return format == NNCUDA_FORMAT_Q6_K ? si_times(sum, si_load((const uint8_t *)w->half[p][v])) : sum;
+  return nn_format_has_factors(format) ? si_times(sum, si_load((const uint8_t *)w->half[p][v])) : sum;
 #else
   if (nn_format_is_signed(format)) {
     return sum;
   }
-  const si by = format == NNCUDA_FORMAT_Q6_K ? si_load((const uint8_t *)w->half[p / 2][v]) : _mm256_set1_epi16(1);
+  const si by = nn_format_has_factors(format) ? si_load((const uint8_t *)w->half[2 * p / unpacked_parts(format)][v])
+                                              : _mm256_set1_epi16(1);
   return _mm256_madd_epi16(sum, by);
 #endif
 }
 
 /* A block of `rows` rows of the activations, whose codes begin at x, with one of weights: into sums, ld apart. */
 NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t row_codes, const float *scale,
-                             const float *total, int64_t blocks, const int32_t *start, float *sums, int64_t ld,
-                             const int rows, const int32_t format) {
+                             const float *total, const int32_t *halves, int64_t blocks, const int32_t *start,
+                             float *sums, int64_t ld, const int rows, const int32_t format) {
   enum { START = UNPACKED_PARTS_MOST * UNPACKED_BLOCKS };
   const int parts = unpacked_parts(format), words = UNPACKED_WORDS / parts;
   si integers[UNPACKED_ROWS][UNPACKED_VECTORS];
@@ -267,6 +280,11 @@ NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t r
     NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) {
       vf sum = vf_load(sums + r * ld + v * VF);
       sum = vf_fma(x_scale * vf_load(w->scale[v]), si_float(integers[r][v]), sum);
+      if (nn_format_has_part_minima(format)) {
+        const vf whole =
+            quant_least_integers(halves + 2 * r * blocks, vf_load(w->least[0][v]), vf_load(w->least[1][v]));
+        sum = vf_fma(x_scale * vf_load(w->minimum[v]), whole, sum);
+      }
       if (nn_format_has_minimum(format)) {
         sum = vf_fma(vf_set1(total[r * blocks]), vf_load(w->minimum[v]), sum);
       }
@@ -284,14 +302,15 @@ NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, con
   const int8_t *x = acts->codes + row * row_codes + i0 * QUANT_BLOCK;
   const float *scale = acts->scale + row * blocks + i0;
   const float *total = acts->total + row * blocks + i0;
+  const int32_t *halves = acts->sums + 2 * (row * blocks + i0);
   const int32_t *start = work->start[r][0];
   float *sums = t->sums + r * t->ld + c;
   for (int i = 0; i0 == 0 && i < rows; i++) {
     memset(sums + i * t->ld, 0, QUANT_ROWS * sizeof *sums);
   }
   for (int64_t b = 0; b < count; b++) {
-    unpacked_step(&work->block[b], x + b * QUANT_BLOCK, row_codes, scale + b, total + b, blocks, start + b, sums, t->ld,
-                  rows, format);
+    unpacked_step(&work->block[b], x + b * QUANT_BLOCK, row_codes, scale + b, total + b, halves + 2 * b, blocks,
+                  start + b, sums, t->ld, rows, format);
   }
 }
 

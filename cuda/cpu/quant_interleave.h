@@ -40,6 +40,15 @@ NN_INLINE interleave_layout interleave_layout_of(int32_t format) {
       interleave_add(&order, half * 64 + 32 + word, 4);
       interleave_add(&order, 128 + half * 32 + word, 4);
     }
+  } else if (nn_format_has_factors(format)) { /* what of an f16 comes last in the block, then words */
+    const int64_t halves = format == NNCUDA_FORMAT_Q2_K ? 2 : 1, words = order.block_bytes - 2 * halves;
+    for (int64_t i = 0; i < halves; i++) {
+      interleave_add(&order, words + 2 * i, 2);
+    }
+    const int64_t first = format == NNCUDA_FORMAT_Q3_K ? words - 12 : 0; /* the scales, then from the beginning */
+    for (int64_t at = 0; at < words; at += 4) {
+      interleave_add(&order, (first + at) % words, 4);
+    }
   } else {
     const int64_t one = format == NNCUDA_FORMAT_MXFP4 ? 1 : 2; /* bytes of a scale or minimum */
     const int64_t all = format == NNCUDA_FORMAT_IQ4_XS ? 0 : nn_format_has_minimum(format) ? 2 * one : one;

@@ -1,11 +1,11 @@
 /*
  * Storing numbers in the formats with blocks of 256: scales and minima of least squared error, found by search.
  *
- * A part of a block stands for x = s * q - m with whole q of few bits; s and m are whole multiples, of 6 bits (q6_k: 8
- * bits, and no m), of the block's d and dm. For given q the best s and m solve a linear system, and for given s and m
- * the best q is the nearest one, so the search starts from several scales, takes the best after one such step, rounds s
- * and m to their multiples, tries the neighbouring ones, fits d and dm to all that was chosen, and repeats while the
- * error falls.
+ * A part of a block stands for x = s * q - m with whole q of few bits; s and m are whole multiples, of 6 bits (q2_k: of
+ * 4; q6_k: of 8, q3_k: of 6 with a sign, and no m), of the block's d and dm. For given q the best s and m solve a
+ * linear system, and for given s and m the best q is the nearest one, so the search starts from several scales, takes
+ * the best after one such step, rounds s and m to their multiples, tries the neighbouring ones, fits d and dm to all
+ * that was chosen, and repeats while the error falls.
  *
  * A lane is a part: sums run over a part's elements in order, whatever the width of the vectors, products and sums are
  * not fused, and so the bytes are the same on every instruction set.
@@ -18,7 +18,7 @@
 #include <float.h>
 
 enum {
-  NN_Q_LANES = 16, /* parts in work at once: two blocks of q4_k or q5_k, one of q6_k */
+  NN_Q_LANES = 16, /* parts in work at once: two blocks of q4_k or q5_k, one of the others */
   NN_Q_STARTS = 20,
   NN_Q_REFITS = 3,
 };

@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(THREADS) encode_kernel(const T *x, uint8_t *y,
   }
 }
 
-/* Blocks of 256: a lane has a part of 32 elements (q6_k: of 16), a warp four blocks (two). */
+/* Blocks of 256: a lane has a part of 32 elements (q2_k, q3_k, q6_k: of 16), a warp four blocks (two). */
 template <int FORMAT>
 __global__ void __launch_bounds__(THREADS)
     search_kernel(const void *x, int32_t dtype, uint8_t *y, int64_t blocks, nn_rule finite) {

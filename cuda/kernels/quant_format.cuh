@@ -2,7 +2,9 @@
  * The block formats of GGUF files as registers see them (Gerganov et al., ggml-quants). What all of them have in common
  * is the part: 32 neighbouring elements of a row, 8 words of 4 unsigned quants, and what makes numbers of them,
  *
- *   number = scale * (quant - MIDDLE) + minimum              (q6_k: a factor more for each half of the part)
+ *   number = scale * (quant - MIDDLE) + minimum
+ *
+ * with a factor more for each half of the part in q2_k, q3_k and q6_k, in q2_k another for the minimum.
  *
  * A block is bytes at any address, since rows lie as they do in a file. Memory is read in words of 4 bytes all the
  * same: those that a run of bytes touches, each of which has a byte of the run, shifted into place.
@@ -157,7 +159,8 @@ __device__ __forceinline__ float nn_high_f16(uint32_t x) { return nn_f16_to_f32(
 struct nn_part {
   uint32_t quants[NN_PART_WORDS]; /* element 4i + j is byte j of word i */
   float scale, minimum;
-  int32_t factor[2]; /* q6_k alone */
+  int32_t factor[2]; /* HAS_FACTORS: of the halves */
+  int32_t least[2];  /* nn_has_part_minima: the same of the minimum */
 };
 
 /* Halves of bytes: elements 0 to 15 are the low ones, 16 to 31 the high ones. */
@@ -420,6 +423,79 @@ template <> struct nn_stored<NNCUDA_FORMAT_IQ4_XS> {
   }
 };
 
+/* Two bits of each quant of part j of a block of q2_k or q3_k from the 32 bytes of its half. */
+__device__ __forceinline__ void nn_twos(uint32_t (&quants)[NN_PART_WORDS], int j) {
+#pragma unroll
+  for (uint32_t &word : quants) {
+    word = word >> (2 * (j & 3)) & 0x03030303u;
+  }
+}
+
+/* The bit that part j of q3_k has in each of 32 bytes, as third bits of its quants. */
+__device__ __forceinline__ void nn_thirds(uint32_t (&quants)[NN_PART_WORDS], const uint32_t (&high)[NN_PART_WORDS],
+                                          int j) {
+#pragma unroll
+  for (int i = 0; i < NN_PART_WORDS; i++) {
+    quants[i] |= (high[i] >> j & 0x01010101u) << 2;
+  }
+}
+
+/* What the two bytes of part j of q2_k from bit `shift` of a word on have: factors, and what multiplies the minimum. */
+__device__ __forceinline__ void nn_two_factors(nn_part &to, uint32_t word, int shift) {
+  const uint32_t both = word >> shift;
+  to.factor[0] = (int32_t)(both & 15u);
+  to.factor[1] = (int32_t)(both >> 8 & 15u);
+  to.least[0] = (int32_t)(both >> 4 & 15u);
+  to.least[1] = (int32_t)(both >> 12 & 15u);
+}
+
+/* Factors 2j and 2j + 1 of q3_k: of the three words of its scales, number j / 2 % 2 has their low four bits, number 2
+ * their high two. 32 too much. */
+__device__ __forceinline__ void nn_three_factors(nn_part &to, uint32_t low, uint32_t high, int j) {
+  const uint32_t lows = low >> (16 * (j & 1) + 4 * (j >> 2)), highs = high >> (16 * (j & 1) + 2 * (j >> 1));
+  to.factor[0] = (int32_t)((lows & 15u) | (highs & 3u) << 4) - 32;
+  to.factor[1] = (int32_t)((lows >> 8 & 15u) | (highs >> 8 & 3u) << 4) - 32;
+}
+
+/* Of each half of a block 32 bytes have two bits of its four parts each. */
+template <> struct nn_stored<NNCUDA_FORMAT_Q2_K> {
+  static constexpr int BLOCK = 256, BYTES = 84, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = true;
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j, READ &read) {
+    uint32_t factors[1], steps[1];
+    nn_read<2>(factors, block + 2 * j, read);
+    nn_read<32>(to.quants, block + 16 + 32 * (j >> 2), read);
+    nn_read<4>(steps, block + 80, read);
+    nn_twos(to.quants, j);
+    nn_two_factors(to, factors[0], 0);
+    to.scale = nn_low_f16(steps[0]);
+    to.minimum = -nn_high_f16(steps[0]);
+  }
+};
+
+/* The third bits come first: bit j of byte i is that of element i of part j. */
+template <> struct nn_stored<NNCUDA_FORMAT_Q3_K> {
+  static constexpr int BLOCK = 256, BYTES = 110, MIDDLE = 4;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = true;
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j, READ &read) {
+    uint32_t high[NN_PART_WORDS], low_factors[1], high_factors[1], scale[1];
+    nn_read<32>(high, block, read);
+    nn_read<32>(to.quants, block + 32 + 32 * (j >> 2), read);
+    nn_read<4>(low_factors, block + 96 + 4 * (j >> 1 & 1), read);
+    nn_read<4>(high_factors, block + 104, read);
+    nn_read<2>(scale, block + 108, read);
+    nn_twos(to.quants, j);
+    nn_thirds(to.quants, high, j);
+    nn_three_factors(to, low_factors[0], high_factors[0], j);
+    to.scale = nn_low_f16(scale[0]);
+  }
+};
+
+/* Whether halves of parts have minima, whole multiples of one. */
+template <int FORMAT> constexpr bool nn_has_part_minima = FORMAT == NNCUDA_FORMAT_Q2_K;
+
 /* Whether quants are signed bytes already. */
 template <int FORMAT>
 constexpr bool nn_quants_are_signed = FORMAT == NNCUDA_FORMAT_Q8_0 || FORMAT == NNCUDA_FORMAT_IQ4_NL ||
@@ -436,7 +512,10 @@ __device__ __forceinline__ void nn_load_part(nn_part &to, const uint8_t *row, in
 template <int FORMAT> __device__ __forceinline__ float nn_part_number(const nn_part &part, int e) {
   const uint32_t byte = part.quants[e / 4] >> (8 * (e % 4));
   const int quant = nn_quants_are_signed<FORMAT> ? (int)(int8_t)byte : (int)(byte & 255u) - nn_stored<FORMAT>::MIDDLE;
-  if constexpr (nn_stored<FORMAT>::HAS_FACTORS) {
+  if constexpr (nn_has_part_minima<FORMAT>) {
+    return __fadd_rn(__fmul_rn(part.scale * (float)part.factor[e / 16], (float)quant),
+                     part.minimum * (float)part.least[e / 16]);
+  } else if constexpr (nn_stored<FORMAT>::HAS_FACTORS) {
     return part.scale * (float)part.factor[e / 16] * (float)quant;
   } else if constexpr (nn_stored<FORMAT>::HAS_MINIMUM) {
     return __fadd_rn(__fmul_rn(part.scale, (float)quant), part.minimum);
@@ -460,6 +539,8 @@ template <int FORMAT> __device__ __forceinline__ float nn_part_number(const nn_p
     NN_BLOCK_CASE(NNCUDA_FORMAT_IQ4_NL, __VA_ARGS__)                                                                   \
     NN_BLOCK_CASE(NNCUDA_FORMAT_MXFP4, __VA_ARGS__)                                                                    \
     NN_BLOCK_CASE(NNCUDA_FORMAT_IQ4_XS, __VA_ARGS__)                                                                   \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q2_K, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q3_K, __VA_ARGS__)                                                                     \
   default:                                                                                                             \
     break;                                                                                                             \
   }

@@ -10,12 +10,12 @@
  * units of 16, swizzled so that no two rows of an ldmatrix meet in a bank.
  *
  * A warp of the large tile does 16 instructions of the tensor cores for a part, each followed by 3 of f32
- * arithmetic for each of its 4 results a lane (4 with minima, 6 in q6_k). In q4_0 that is 352 instructions with all
- * that goes with it (nvcc 13.0, sm_90): 14 reads of shared memory, addresses, and a seventh or so for what 128 tokens
- * share, to unpack the next part. So ordinary arithmetic sets the pace: of a quarter of a multiprocessor the tensor
- * cores take 128 clocks, the f32 arithmetic 192 (384 on sm_80), the instructions 352. With dp4a the products alone
- * would take 1024. A large tile reads 4 KiB of codes, 1 KiB of their units and, in q4_0, 2.25 KiB of weights for half a
- * million products.
+ * arithmetic for each of its 4 results a lane (4 with minima, 6 in q3_k and q6_k, 10 in q2_k). In q4_0 that is 352
+ * instructions with all that goes with it (nvcc 13.0, sm_90): 14 reads of shared memory, addresses, and a seventh or so
+ * for what 128 tokens share, to unpack the next part. So ordinary arithmetic sets the pace: of a quarter of a
+ * multiprocessor the tensor cores take 128 clocks, the f32 arithmetic 192 (384 on sm_80), the instructions 352. With
+ * dp4a the products alone would take 1024. A large tile reads 4 KiB of codes, 1 KiB of their units and, in q4_0, 2.25
+ * KiB of weights for half a million products.
  */
 #include "kernels/quant_interleaved.cuh"
 #include "kernels/quant_prepare.cuh"
@@ -45,8 +45,8 @@ template <int ROW_WARPS_, int TOKEN_WARPS_, int PANELS_, int OCTETS_, int STEPS_
 };
 
 /* Large tiles where they fill the multiprocessors; else small ones, whose stages are long, since few blocks must have
- * enough loads under way. What has more words to hold takes a smaller share: the two sums of each part of q6_k, and
- * rows side by side, whose words may each lie across two of memory. By count. */
+ * enough loads under way. What has more words to hold takes a smaller share: the two sums of each part that has
+ * factors, and rows side by side, whose words may each lie across two of memory. By count. */
 template <int FORMAT>
 using large_tile =
     quant_tile<2, 4, nn_stored<FORMAT>::HAS_FACTORS ? 2 : 4, 4, nn_stored<FORMAT>::HAS_FACTORS ? 4 : 2, 1>;
@@ -54,10 +54,13 @@ template <int FORMAT, bool INTERLEAVED>
 using small_tile = quant_tile<1, 4, 2, 2, nn_stored<FORMAT>::HAS_FACTORS || INTERLEAVED ? 4 : 8, 2>;
 
 /* A stage: bytes of the weights and codes, then what makes numbers of the sums: of each step the terms of the rows
- * (scale; minimum; two factors) and of the tokens (d; total, where there are minima). */
+ * (scale; minimum; two factors; q2_k: minimum and what multiplies it in the halves) and of the tokens (d; total, where
+ * there are minima; q2_k: the sums of the halves). */
 template <class TILE, int FORMAT> struct quant_stage {
   using S = nn_stored<FORMAT>;
-  static constexpr int ROW_TERMS = 1 + S::HAS_MINIMUM + 2 * S::HAS_FACTORS, TOKEN_TERMS = 1 + S::HAS_MINIMUM;
+  static constexpr bool LEAST = nn_has_part_minima<FORMAT>;
+  static constexpr int ROW_TERMS = 1 + S::HAS_MINIMUM + 2 * S::HAS_FACTORS + 3 * LEAST;
+  static constexpr int TOKEN_TERMS = 1 + S::HAS_MINIMUM + 2 * LEAST;
   static constexpr int CODES = TILE::ROWS * TILE::STEPS * NN_PART, ROWS = CODES + TILE::TOKENS * TILE::STEPS * NN_PART;
   static constexpr int UNITS = ROWS + TILE::STEPS * ROW_TERMS * TILE::ROWS * 4;
   static constexpr int BYTES = UNITS + TILE::STEPS * TOKEN_TERMS * TILE::TOKENS * 4;
@@ -180,6 +183,11 @@ template <class TILE, int FORMAT, bool INTERLEAVED> struct quant_load {
         put(1, (float)part.factor[0]);
         put(2, (float)part.factor[1]);
       }
+      if constexpr (stage::LEAST) {
+        put(3, part.minimum);
+        put(4, (float)part.least[0]);
+        put(5, (float)part.least[1]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < TILE::UNITS_EACH; i++) {
@@ -187,6 +195,10 @@ template <class TILE, int FORMAT, bool INTERLEAVED> struct quant_load {
       *reinterpret_cast<float *>(to + stage::token_term_at(step, 0, token)) = unit[i].d;
       if constexpr (S::HAS_MINIMUM) {
         *reinterpret_cast<float *>(to + stage::token_term_at(step, 1, token)) = unit[i].total();
+      }
+      if constexpr (stage::LEAST) {
+        *reinterpret_cast<float *>(to + stage::token_term_at(step, 1, token)) = (float)unit[i].low();
+        *reinterpret_cast<float *>(to + stage::token_term_at(step, 2, token)) = (float)unit[i].high();
       }
     }
   }
@@ -210,7 +222,7 @@ __device__ __forceinline__ void multiply_step(quant_sums<TILE> &sums, const unsi
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP, g = lane / 4, t = lane % 4;
   const int row_warp = warp % TILE::ROW_WARPS, token_warp = warp / TILE::ROW_WARPS;
   uint32_t codes[TILE::OCTETS][2];
-  float2 d[TILE::OCTETS], total[TILE::OCTETS];
+  float2 d[TILE::OCTETS], total[TILE::OCTETS], halves[TILE::OCTETS][2];
 #pragma unroll
   for (int o = 0; o < TILE::OCTETS; o += 2) {
     const int token = (token_warp * TILE::OCTETS + o) * 8;
@@ -225,6 +237,10 @@ __device__ __forceinline__ void multiply_step(quant_sums<TILE> &sums, const unsi
       d[o + i] = two_at(stage + at::token_term_at(step, 0, token + 8 * i + 2 * t));
       if constexpr (S::HAS_MINIMUM) {
         total[o + i] = two_at(stage + at::token_term_at(step, 1, token + 8 * i + 2 * t));
+      }
+      if constexpr (at::LEAST) {
+        halves[o + i][0] = two_at(stage + at::token_term_at(step, 1, token + 8 * i + 2 * t));
+        halves[o + i][1] = two_at(stage + at::token_term_at(step, 2, token + 8 * i + 2 * t));
       }
     }
   }
@@ -266,6 +282,13 @@ __device__ __forceinline__ void multiply_step(quant_sums<TILE> &sums, const unsi
         sum = fmaf(__fmul_rn(e % 2 == 0 ? d[o].x : d[o].y, scale), whole[e], sum);
         if constexpr (S::HAS_MINIMUM) {
           sum = fmaf(e % 2 == 0 ? total[o].x : total[o].y, e < 2 ? terms[1].x : terms[1].y, sum);
+        }
+        if constexpr (at::LEAST) { /* whole numbers below 2^16 */
+          const float low = e % 2 == 0 ? halves[o][0].x : halves[o][0].y;
+          const float high = e % 2 == 0 ? halves[o][1].x : halves[o][1].y;
+          const float whole_least =
+              fmaf(high, e < 2 ? terms[5].x : terms[5].y, __fmul_rn(low, e < 2 ? terms[4].x : terms[4].y));
+          sum = fmaf(__fmul_rn(e % 2 == 0 ? d[o].x : d[o].y, e < 2 ? terms[3].x : terms[3].y), whole_least, sum);
         }
       }
     }
@@ -349,6 +372,7 @@ __device__ __forceinline__ void multiply_tiles(const quant_product &p, int64_t r
   }
 }
 
+// spills: mma_kernel: with q3_k side by side, of which a part touches 38 words, four numbers wait in memory
 // Weights in q4_0 (10), q8_0 (14), q4_k (15) and q6_k (17): what a thread loads for a stage is under way at once.
 // sass: mma_kernel<10, false> on sm_80, sm_90: at least 7 LDG under way, at least 4 IMMA, at most 224 registers
 // sass: mma_kernel<14, false> on sm_80, sm_90: at least 11 LDG under way, at least 4 IMMA, at most 224 registers

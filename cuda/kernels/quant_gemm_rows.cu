@@ -82,8 +82,8 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
         for (int r = 0; r < S::R; r++) {
           const float product = (float)quant_part_product<FORMAT>(part[u][r], codes, unit);
           terms[0][r * M + m][u * NN_WARP + lane] = make_float2(__fmul_rn(unit.d, part[u][r].scale), product);
-          if constexpr (nn_stored<FORMAT>::HAS_MINIMUM) {
-            terms[1][r * M + m][u * NN_WARP + lane] = make_float2(unit.total(), part[u][r].minimum);
+          if constexpr (quant_has_second<FORMAT>) {
+            terms[1][r * M + m][u * NN_WARP + lane] = quant_second_term<FORMAT>(part[u][r], unit);
           }
         }
       }
@@ -95,7 +95,7 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
       for (int i = 0; i < count; i++) {
         const float2 x = terms[0][lane][i];
         sum = fmaf(x.x, x.y, sum);
-        if constexpr (nn_stored<FORMAT>::HAS_MINIMUM) {
+        if constexpr (quant_has_second<FORMAT>) {
           const float2 y = terms[1][lane][i];
           sum = fmaf(y.x, y.y, sum);
         }

@@ -24,7 +24,7 @@ template <int FORMAT> struct stream_layout {
   static constexpr int STAGE = ROWS * RUNS * 16, FIT = STREAM_RING_BYTES / (STREAM_WARPS * STAGE);
   static constexpr int STAGES = FIT < 2 ? 2 : FIT > 4 ? 4 : FIT;
   /* A term is the unit and the whole product of a part, and the same of its minimum. Rows apart by 4 banks. */
-  static constexpr int TERMS = NN_WARP + 2, KINDS = S::HAS_MINIMUM ? 2 : 1;
+  static constexpr int TERMS = NN_WARP + 2, KINDS = quant_has_second<FORMAT> ? 2 : 1;
   static constexpr int terms = WARPS * STAGES * STAGE, codes = terms + WARPS * KINDS * ROWS * TERMS * 8;
 };
 
@@ -73,7 +73,6 @@ template <int FORMAT> struct block_copies {
 template <int FORMAT>
 __global__ void __launch_bounds__(STREAM_THREADS, 3) stream_kernel(quant_product p, stream_plan plan) {
   using L = stream_layout<FORMAT>;
-  using S = typename L::S;
   NN_SHARED_BYTES(shared);
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
   const int32_t parts = (int32_t)(p.k / NN_PART), steps = (parts + NN_WARP - 1) / NN_WARP;
@@ -112,8 +111,8 @@ __global__ void __launch_bounds__(STREAM_THREADS, 3) stream_kernel(quant_product
         nn_load_part<FORMAT>(part, from + r * (L::RUNS * 16), mine, nn_read_brought{});
         const float product = (float)quant_part_product<FORMAT>(part, words, unit);
         terms[r * L::TERMS + lane] = make_float2(__fmul_rn(unit.d, part.scale), product);
-        if constexpr (S::HAS_MINIMUM) {
-          terms[(ROWS + r) * L::TERMS + lane] = make_float2(unit.total(), part.minimum);
+        if constexpr (quant_has_second<FORMAT>) {
+          terms[(ROWS + r) * L::TERMS + lane] = quant_second_term<FORMAT>(part, unit);
         }
       }
     }
@@ -128,7 +127,7 @@ __global__ void __launch_bounds__(STREAM_THREADS, 3) stream_kernel(quant_product
 #pragma unroll
         for (int i = 0; i < NN_WARP / 2; i++) {
           const float4 t = two[i];
-          if constexpr (S::HAS_MINIMUM) {
+          if constexpr (quant_has_second<FORMAT>) {
             const float4 u = low[i];
             sum = fmaf(t.x, t.y, sum);
             sum = fmaf(u.x, u.y, sum);
@@ -142,7 +141,7 @@ __global__ void __launch_bounds__(STREAM_THREADS, 3) stream_kernel(quant_product
       } else {
         for (int i = 0; i < count; i++) {
           sum = fmaf(x[i].x, x[i].y, sum);
-          if constexpr (S::HAS_MINIMUM) {
+          if constexpr (quant_has_second<FORMAT>) {
             sum = fmaf(y[i].x, y[i].y, sum);
           }
         }

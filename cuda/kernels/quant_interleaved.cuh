@@ -217,6 +217,47 @@ template <> struct nn_interleaved<NNCUDA_FORMAT_Q6_K> {
   }
 };
 
+/* Scale and minimum, the words of factors, those of quants. */
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q2_K> {
+  using order = nn_interleaved_in_order<2>;
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int j, READ &read) {
+    uint32_t factors[1];
+    order::words(to.quants, blocks, 4 + NN_PART_WORDS * (j >> 2), row, read);
+    order::words(factors, blocks, j >> 1, row, read);
+    nn_twos(to.quants, j);
+    nn_two_factors(to, factors[0], 16 * (j & 1));
+    to.scale = nn_interleaved_f16(blocks, row, read);
+    to.minimum = -order::minimum(blocks, row, read);
+  }
+  static __device__ __forceinline__ nn_interleaved_place place(int at) {
+    const nn_interleaved_place in_order = order::place(at); /* 4 bytes late: the f16 numbers are last in a block */
+    return {in_order.row, in_order.byte < 4 ? 80 + in_order.byte : in_order.byte - 4};
+  }
+};
+
+/* The scale, the words of factors, those of third bits, those of the others. */
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q3_K> {
+  using order = nn_interleaved_in_order<1>;
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int j, READ &read) {
+    uint32_t high[NN_PART_WORDS], low_factors[1], high_factors[1];
+    order::words(high, blocks, 3, row, read);
+    order::words(to.quants, blocks, 3 + NN_PART_WORDS * (1 + (j >> 2)), row, read);
+    order::words(low_factors, blocks, j >> 1 & 1, row, read);
+    order::words(high_factors, blocks, 2, row, read);
+    nn_twos(to.quants, j);
+    nn_thirds(to.quants, high, j);
+    nn_three_factors(to, low_factors[0], high_factors[0], j);
+    to.scale = nn_interleaved_f16(blocks, row, read);
+  }
+  static __device__ __forceinline__ nn_interleaved_place place(int at) {
+    const nn_interleaved_place in_order = order::place(at);
+    const int byte = in_order.byte;
+    return {in_order.row, byte < 2 ? 108 + byte : byte < 14 ? 96 + byte - 2 : byte - 14};
+  }
+};
+
 /* Part `part` of row `row` of the sixteen rows at `rows`. */
 template <int FORMAT, class READ = nn_read_now>
 __device__ __forceinline__ void nn_load_interleaved_part(nn_part &to, const uint8_t *rows, int row, int64_t part,

@@ -77,4 +77,17 @@ __device__ __forceinline__ int quant_part_product(const nn_part &part, const uin
   }
 }
 
+/* Whether parts have a second term, of their minimum. */
+template <int FORMAT> constexpr bool quant_has_second = nn_stored<FORMAT>::HAS_MINIMUM || nn_has_part_minima<FORMAT>;
+
+/* The factors of that term. */
+template <int FORMAT> __device__ __forceinline__ float2 quant_second_term(const nn_part &part, const quant_unit &unit) {
+  if constexpr (nn_has_part_minima<FORMAT>) {
+    const int whole = unit.low() * part.least[0] + unit.high() * part.least[1];
+    return make_float2(__fmul_rn(unit.d, part.minimum), (float)whole);
+  } else {
+    return make_float2(unit.total(), part.minimum);
+  }
+}
+
 #endif

@@ -2,8 +2,8 @@
  * Storing numbers in the formats with blocks of 256: scales and minima of least squared error, found by search, with
  * the bytes of the CPU engine (cuda/cpu/quant_search.h, which says how the search goes).
  *
- * A lane has a part, of 32 elements, or of 16 for q6_k; the lanes of a block meet by shuffles, in the order of the
- * parts. No product is fused with a sum.
+ * A lane has a part, of 32 elements, or of 16 for q2_k, q3_k and q6_k; the lanes of a block meet by shuffles, in the
+ * order of the parts. No product is fused with a sum.
  */
 #ifndef NN_KERNELS_QUANT_SEARCH_CUH
 #define NN_KERNELS_QUANT_SEARCH_CUH
@@ -15,11 +15,18 @@ constexpr float NN_MOST = 3.402823466e38f;
 
 /* The formats as the search sees them: parts of a block, its least and largest quant, and the range of counts. */
 template <int FORMAT> struct nn_searched {
-  static constexpr bool SYMMETRIC = FORMAT == NNCUDA_FORMAT_Q6_K;
-  static constexpr int PARTS = SYMMETRIC ? 16 : 8, N = 256 / PARTS, REACH = SYMMETRIC ? 0 : 1;
-  static constexpr float LOW = SYMMETRIC ? -32.0f : 0.0f;
-  static constexpr float HIGH = SYMMETRIC ? 31.0f : FORMAT == NNCUDA_FORMAT_Q4_K ? 15.0f : 31.0f;
-  static constexpr float COUNT_LOW = SYMMETRIC ? -128.0f : 0.0f, COUNT_HIGH = SYMMETRIC ? 127.0f : 63.0f;
+  static constexpr bool SYMMETRIC = !nn_stored<FORMAT>::HAS_MINIMUM && !nn_has_part_minima<FORMAT>;
+  static constexpr int PARTS = nn_stored<FORMAT>::HAS_FACTORS ? 16 : 8, N = 256 / PARTS, REACH = SYMMETRIC ? 0 : 1;
+  static constexpr int BITS = FORMAT == NNCUDA_FORMAT_Q6_K   ? 6
+                              : FORMAT == NNCUDA_FORMAT_Q5_K ? 5
+                              : FORMAT == NNCUDA_FORMAT_Q4_K ? 4
+                              : FORMAT == NNCUDA_FORMAT_Q3_K ? 3
+                                                             : 2;
+  static constexpr float LOW = SYMMETRIC ? -(float)(1 << (BITS - 1)) : 0.0f, HIGH = LOW + (float)((1 << BITS) - 1);
+  /* Counts have 6 bits, those of q6_k 8, those of q2_k 4. */
+  static constexpr int COUNTS = FORMAT == NNCUDA_FORMAT_Q6_K ? 256 : FORMAT == NNCUDA_FORMAT_Q2_K ? 16 : 64;
+  static constexpr float COUNT_LOW = SYMMETRIC ? -(float)(COUNTS / 2) : 0.0f,
+                         COUNT_HIGH = COUNT_LOW + (float)(COUNTS - 1);
 };
 
 /* A part, in units of its block's own power of two: `up` leads there and `down` back, each in two steps, since 2^149 is
@@ -262,7 +269,19 @@ template <int FORMAT> struct nn_search {
   }
 };
 
-/* Both formats with eight parts. `q`: the quants of the block's parts one after another; `j`: this lane's part. */
+/* Two bits of the quants of a block, of the elements that are 32 apart together; by the lanes of its parts. */
+__device__ __forceinline__ void nn_put_twos(uint8_t *to, const uint8_t *q, int j) {
+  for (int n = j; n < 64; n += 16) {
+    uint32_t byte = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      byte |= (q[n / 32 * 128 + k * 32 + n % 32] & 3u) << (2 * k);
+    }
+    to[n] = (uint8_t)byte;
+  }
+}
+
+/* A block as it is stored. `q`: the quants of the block's parts one after another; `j`: this lane's part. */
 template <int FORMAT>
 __device__ __forceinline__ void nn_put_block(uint8_t *to, const nn_search<FORMAT> &found, const uint8_t *q, int j) {
   if constexpr (FORMAT == NNCUDA_FORMAT_Q6_K) {
@@ -280,6 +299,38 @@ __device__ __forceinline__ void nn_put_block(uint8_t *to, const nn_search<FORMAT
       to[half * 64 + i] = (uint8_t)((of[0] & 15u) | (of[2] & 15u) << 4);
       to[half * 64 + 32 + i] = (uint8_t)((of[1] & 15u) | (of[3] & 15u) << 4);
       to[128 + half * 32 + i] = (uint8_t)(of[0] >> 4 | of[1] >> 4 << 2 | of[2] >> 4 << 4 | of[3] >> 4 << 6);
+    }
+  } else if constexpr (FORMAT == NNCUDA_FORMAT_Q2_K) {
+    if (j == 0) {
+      nn_put_u16(to + 80, found.d);
+      nn_put_u16(to + 82, found.dm);
+    }
+    to[j] = (uint8_t)((uint32_t)found.scale_count | (uint32_t)found.minimum_count << 4);
+    nn_put_twos(to + 16, q, j);
+  } else if constexpr (FORMAT == NNCUDA_FORMAT_Q3_K) {
+    const uint32_t six = (uint32_t)((int)found.scale_count + 32);
+    uint32_t on[3];
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+      on[i] = __shfl_down_sync(NN_ALL_LANES, six, 4 * (i + 1), 16);
+    }
+    if (j == 0) {
+      nn_put_u16(to + 108, found.d);
+    }
+    if (j < 8) { /* as nn_three_factors takes them apart */
+      to[96 + j] = (uint8_t)((six & 15u) | (on[1] & 15u) << 4);
+    }
+    if (j < 4) {
+      to[104 + j] = (uint8_t)(six >> 4 | on[0] >> 4 << 2 | on[1] >> 4 << 4 | on[2] >> 4 << 6);
+    }
+    nn_put_twos(to + 32, q, j);
+    for (int i = 2 * j; i < 2 * j + 2; i++) {
+      uint32_t high = 0;
+#pragma unroll
+      for (int part = 0; part < 8; part++) {
+        high |= (uint32_t)q[part * 32 + i] >> 2 << part;
+      }
+      to[i] = (uint8_t)high;
     }
   } else {
     const uint32_t scale = (uint32_t)found.scale_count, minimum = (uint32_t)found.minimum_count;

@@ -111,6 +111,8 @@ enum {
   NNCUDA_FORMAT_MXFP4 = 19,  /* 17 bytes for 32: scale a power of two, OCP 4-bit floating point; read, not stored */
   NNCUDA_FORMAT_E4M3 = 20, /* OCP 8-bit floating point, 1 byte each, without a scale: caches alone */
   NNCUDA_FORMAT_IQ4_XS = 21, /* 136 bytes for 256: eight parts with 6-bit scales, 4 bits each as of iq4_nl; read, not stored */
+  NNCUDA_FORMAT_Q2_K = 22, /* 84 bytes for 256: sixteen parts with 4-bit scales and minima, 2 bits each */
+  NNCUDA_FORMAT_Q3_K = 23, /* 110 bytes for 256: sixteen parts with 6-bit scales, 3 bits each */
   NNCUDA_FORMAT_Q4_0_R16 = 30, /* q4_0, sixteen rows side by side: cuda_interleave_rows */
   NNCUDA_FORMAT_Q4_1_R16 = 31, /* the others likewise: 20 more than the plain format */
   NNCUDA_FORMAT_Q5_0_R16 = 32,
@@ -121,7 +123,9 @@ enum {
   NNCUDA_FORMAT_Q6_K_R16 = 37,
   NNCUDA_FORMAT_IQ4_NL_R16 = 38,
   NNCUDA_FORMAT_MXFP4_R16 = 39,
-  NNCUDA_FORMAT_IQ4_XS_R16 = 41
+  NNCUDA_FORMAT_IQ4_XS_R16 = 41,
+  NNCUDA_FORMAT_Q2_K_R16 = 42,
+  NNCUDA_FORMAT_Q3_K_R16 = 43
 };
 
 /* Devices, numbered as in DLPack. */
@@ -2606,6 +2610,8 @@ NNCUDA_API int32_t cuda_logprobs(nncuda_ctx *ctx, const void *logits, const int3
  * magnitude of a block, d = a/127 and q = rint(x * (127/a)), ties to even, all in f32; a below 2^-100 counts as 0 and gives
  * zeros, a value that is not finite makes its row of the result NaN. The integer products of a block are exact; for each
  * block of 32 in order, sum = fma(d * scale of the weights, products, sum) in f32, and what a format has of minima likewise.
+ * In q2_k, q3_k and q6_k the products of either half of a block are multiplied by the whole scale of their part first, and in
+ * q2_k the sums of q in either half by the whole minimum of theirs: sum = fma(d * -minimum of the weights, those, sum).
  * Products with f16 and bf16 weights round their left factor to that type. Each row of a result depends on its own row of
  * the left factor alone and has the same bits for any number of rows.
  * ============================================================================================================= */
@@ -2804,14 +2810,16 @@ NNCUDA_API int32_t cuda_gemm_quant_experts(nncuda_ctx *ctx, const float *x, cons
  * one word of each fills a vector. Products with the result have the same bits. Of each sixteen rows, block after block of
  * `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen rows. q6_k: the f16
  * scale, the scale of each of 16 parts (one byte each), then for both halves of 128 elements and for i = 0 .. 7 words i and i+8
- * of the half's low bits and word i of its high bits. All others in the order of the block: its scale, of f16 or, in mxfp4, one
+ * of the half's low bits and word i of its high bits. q2_k: the
+ * f16 scale and minimum, then the words of its parts' scales and those of its codes. q3_k: the f16 scale, the three words of its
+ * parts' scales, those of its high bits and those of its low bits. All others in the order of the block: its scale, of f16 or, in mxfp4, one
  * byte, its f16 minimum where it has one, and words; iq4_xs, whose scales fill two words, words alone.
  * @param x in u8 [rows, row_bytes] : rows in `format`
  * @param y out u8 [rows, row_bytes] : the same in its _R16 form
  * @param rows size : rows; must be a multiple of 16
  * @param k size : elements per row, whole blocks
  * @param row_bytes size : bytes per row
- * @param format option : NNCUDA_FORMAT_*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4 or IQ4_XS
+ * @param format option : NNCUDA_FORMAT_*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, IQ4_NL, MXFP4 or IQ4_XS
  */
 NNCUDA_API int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k,
                                         int64_t row_bytes, int32_t format);

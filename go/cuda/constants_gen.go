@@ -144,6 +144,12 @@ const (
 	// iq4_nl; read, not stored.
 	FormatIq4Xs Format = 21
 
+	// FormatQ2K is NNCUDA_FORMAT_Q2_K: 84 bytes for 256: sixteen parts with 4-bit scales and minima, 2 bits each.
+	FormatQ2K Format = 22
+
+	// FormatQ3K is NNCUDA_FORMAT_Q3_K: 110 bytes for 256: sixteen parts with 6-bit scales, 3 bits each.
+	FormatQ3K Format = 23
+
 	// FormatQ40R16 is NNCUDA_FORMAT_Q4_0_R16: q4_0, sixteen rows side by side: cuda_interleave_rows.
 	FormatQ40R16 Format = 30
 
@@ -176,6 +182,12 @@ const (
 
 	// FormatIq4XsR16 is NNCUDA_FORMAT_IQ4_XS_R16.
 	FormatIq4XsR16 Format = 41
+
+	// FormatQ2KR16 is NNCUDA_FORMAT_Q2_K_R16.
+	FormatQ2KR16 Format = 42
+
+	// FormatQ3KR16 is NNCUDA_FORMAT_Q3_K_R16.
+	FormatQ3KR16 Format = 43
 )
 
 // Device is an enum of bindings.h. Devices, numbered as in DLPack.

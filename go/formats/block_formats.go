@@ -51,6 +51,8 @@ var BlockFormats = []BlockFormat{
 	{"iq4_nl", 18, 20, 32, 18},
 	{"mxfp4", 19, 39, 32, 17},
 	{"iq4_xs", 21, 23, 256, 136},
+	{"q2_k", 22, 10, 256, 84},
+	{"q3_k", 23, 11, 256, 110},
 }
 
 // E4M3 is OCP 8-bit floating point, in which caches may be kept; no file has tensors of it.
@@ -67,7 +69,7 @@ var TernaryFormats = []TernaryFormat{
 const InterleavedRows = 16
 
 // interleaved are the codes of formats that have such a form, and of that form.
-var interleaved = map[int32]int32{10: 30, 11: 31, 12: 32, 13: 33, 14: 34, 15: 35, 16: 36, 17: 37, 18: 38, 19: 39, 21: 41}
+var interleaved = map[int32]int32{10: 30, 11: 31, 12: 32, 13: 33, 14: 34, 15: 35, 16: 36, 17: 37, 18: 38, 19: 39, 21: 41, 22: 42, 23: 43}
 
 // Interleaved is the code of a format's form with rows side by side, and whether it has one.
 func (f BlockFormat) Interleaved() (int32, bool) {

@@ -437,14 +437,15 @@ func GemmQuantExperts(x, wGate, wUp, wDown, weights, offsets, slotRow, rowSlot, 
 // that one word of each fills a vector. Products with the result have the same bits. Of each sixteen rows, block after
 // block of `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen
 // rows. q6_k: the f16 scale, the scale of each of 16 parts (one byte each), then for both halves of 128 elements and
-// for i = 0 .. 7 words i and i+8 of the half's low bits and word i of its high bits. All others in the order of the
-// block: its scale, of f16 or, in mxfp4, one byte, its f16 minimum where it has one, and words; iq4_xs, whose scales
-// fill two words, words alone.
+// for i = 0 .. 7 words i and i+8 of the half's low bits and word i of its high bits. q2_k: the f16 scale and minimum,
+// then the words of its parts' scales and those of its codes. q3_k: the f16 scale, the three words of its parts'
+// scales, those of its high bits and those of its low bits. All others in the order of the block: its scale, of f16 or,
+// in mxfp4, one byte, its f16 minimum where it has one, and words; iq4_xs, whose scales fill two words, words alone.
 //
 //   - x, in u8 [rows, row_bytes]: rows in `format`
 //   - y, out u8 [rows, row_bytes]: the same in its _R16 form
 //   - k: elements per row, whole blocks
-//   - format: NNCUDA_FORMAT_*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4 or IQ4_XS
+//   - format: NNCUDA_FORMAT_*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, IQ4_NL, MXFP4 or IQ4_XS
 func InterleaveRows(x, y *Tensor, k int, format cuda.Format) error {
 	check := begin("interleave_rows", "rows and row_bytes from x")
 	if !check.required("x", x, 2, dense) ||

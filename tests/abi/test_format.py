@@ -24,6 +24,8 @@ BLOCKS = {
     "MXFP4": (32, 17),
     "E4M3": (1, 1),
     "IQ4_XS": (256, 136),
+    "Q2_K": (256, 84),
+    "Q3_K": (256, 110),
     "Q4_0_R16": (32, 18),
     "Q4_1_R16": (32, 20),
     "Q5_0_R16": (32, 22),
@@ -35,6 +37,8 @@ BLOCKS = {
     "IQ4_NL_R16": (32, 18),
     "MXFP4_R16": (32, 17),
     "IQ4_XS_R16": (256, 136),
+    "Q2_K_R16": (256, 84),
+    "Q3_K_R16": (256, 110),
 }
 
 
@@ -62,6 +66,6 @@ def test_rows(name):
     assert LIB.nncuda_format_row_bytes(format_, elements, None) == C.ERROR_NULL_POINTER
 
 
-@pytest.mark.parametrize("format_", [-1, 3, 9, 22, 29, 40, 42, 50, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("format_", [-1, 3, 9, 24, 29, 40, 44, 50, 2**31 - 1, -(2**31)])
 def test_unknown_formats(format_):
     assert row_bytes(format_, 256) == (C.ERROR_INVALID_VALUE, -7)

@@ -10,7 +10,7 @@ from nncuda.formats.block_formats import FORMATS
 from nncuda.reference import random
 
 STORED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "f16", "bf16", "f32")
-SEARCHED = ("q4_k", "q5_k", "q6_k")
+SEARCHED = ("q2_k", "q3_k", "q4_k", "q5_k", "q6_k")
 ROWS, K = 48, 512
 BYTE_ROWS = 64
 NUMBERS = ("bell", "sizes", "grid", "sparse", "offset")

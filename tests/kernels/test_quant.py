@@ -9,7 +9,7 @@ from engine import DTYPES, FLOATS, THREADS, Engine, empty, isas
 from nncuda.formats.block_formats import FORMATS
 from nncuda.reference.quant import decoded, encoded
 
-SEARCHED = ("q4_k", "q5_k", "q6_k")
+SEARCHED = ("q2_k", "q3_k", "q4_k", "q5_k", "q6_k")
 STORES = [name for name, entry in FORMATS.items() if entry.stores]
 #: Elements that a task takes: sizes around it and beyond.
 TASK = 1 << 14
@@ -99,13 +99,29 @@ def test_error_of_storing(cpu: Engine, name: str) -> None:
     assert np.all(np.max(np.abs(back - blocks), axis=1) <= bound)
 
 
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("name", ["q4_k", "q5_k", "q6_k"])
 def test_error_of_the_search(cpu: Engine, name: str) -> None:
     """More codes leave less error: beside the formats of 32 with as many bits, whose scales cost more bytes."""
     x = bell(64, 1024, seed=5)
     peer = {"q4_k": "q4_1", "q5_k": "q5_1", "q6_k": "q5_1"}[name]
     error, other = (np.mean((read(cpu, n, stored(cpu, n, x), 1024) - x.astype(np.float64)) ** 2) for n in (name, peer))
     assert error < other
+
+
+@pytest.mark.parametrize("name", ["q2_k", "q3_k"])
+def test_error_of_the_search_in_few_bits(cpu: Engine, name: str) -> None:
+    """Less than what the rounding of q4_1 (of q4_0) to as many bits leaves in parts of 16, whose scales are exact."""
+    x = bell(64, 1024, seed=5).astype(np.float64)
+    parts = x.reshape(-1, 16)
+    if name == "q2_k":
+        least, step = parts.min(axis=1, keepdims=True), np.ptp(parts, axis=1, keepdims=True) / 3
+        rounded = np.rint((parts - least) / step) * step + least
+    else:  # the element of largest magnitude takes the code -4
+        step = np.take_along_axis(parts, np.argmax(np.abs(parts), axis=1)[:, None], axis=1) / -4
+        rounded = np.clip(np.rint(parts / step), -4, 3) * step
+    plain = np.mean((rounded - parts) ** 2)
+    found = np.mean((read(cpu, name, stored(cpu, name, x.astype(np.float32)), 1024) - x) ** 2)
+    assert found < plain
 
 
 @pytest.mark.parametrize("name", SEARCHED)

@@ -23,7 +23,7 @@ NEEDS = {"avx2": {"avx2", "fma", "f16c"}, "avx2vnni": {"avx2", "fma", "f16c", "a
 #: Where the codes of a block begin, and end; before and after them there are scales of f16.
 CODES_FROM = {"q4_0": 2, "q4_1": 4, "q5_0": 2, "q5_1": 4, "q8_0": 2, "q4_k": 4, "q5_k": 4}
 CODES_FROM |= {"iq4_nl": 2, "mxfp4": 1, "iq4_xs": 2}
-CODES_TO = {"q6_k": 208}
+CODES_TO = {"q2_k": 80, "q3_k": 108, "q6_k": 208}
 #: One row, a few, whole groups of rows with and without a rest, more than a tile.
 ROWS = (1, 2, 3, 4, 7, 8, 33)
 

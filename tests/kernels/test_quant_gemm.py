@@ -134,7 +134,13 @@ def test_queries_keys_and_values_equal_single_calls(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     "plain",
-    [("q4_0", "q8_0", "q6_k"), ("q4_1", "q5_0", "q5_1"), ("q4_k", "q8_0", "q5_k"), ("iq4_nl", "mxfp4", "iq4_xs")],
+    [
+        ("q4_0", "q8_0", "q6_k"),
+        ("q4_1", "q5_0", "q5_1"),
+        ("q4_k", "q8_0", "q5_k"),
+        ("iq4_nl", "mxfp4", "iq4_xs"),
+        ("q2_k", "q3_k", "q4_0"),
+    ],
 )
 @pytest.mark.parametrize("m", [1, 2, 6, 33])
 def test_queries_keys_and_values_side_by_side(m: int, plain: tuple[str, str, str]) -> None:
@@ -220,7 +226,8 @@ def test_extremes_are_exact(name: str) -> None:
         exact = np.zeros(n, np.float32)
         for b in range(codes.shape[1]):  # terms and their sums are whole numbers below 2^53, so each step rounds once
             exact = (exact + 127.0 * sign * codes[:, b].sum(-1) * scale[:, b].astype(np.float64)).astype(np.float32)
-            exact = (exact + 127.0 * sign * 32 * minimum[:, b].astype(np.float64)).astype(np.float32)
+            least = minimum[:, b].reshape(n, -1).astype(np.float64)  # one, or one of either half
+            exact = (exact + 127.0 * sign * 32 * least.mean(-1)).astype(np.float32)
         for cpu in engines():
             for m in (1, 17):
                 assert np.array_equal(gemm(cpu, x[:m], w, name, n), np.tile(exact, (m, 1)))
@@ -325,6 +332,9 @@ def test_the_order_is_that_of_the_header(name: str) -> None:
         for half in range(2):
             for i in range(8):
                 fields += [(64 * half + 4 * i, 4), (64 * half + 4 * (8 + i), 4), (128 + 32 * half + 4 * i, 4)]
+    elif name in ("q2_k", "q3_k"):  # f16 numbers; in q3_k words of scales; the others as they lie
+        words = [*range(96, 108, 4), *range(0, 96, 4)] if name == "q3_k" else range(0, 80, 4)
+        fields += [(at, 4) for at in words]
     elif name in ("mxfp4", "iq4_xs"):  # a byte, then words; words alone
         fields = [(0, 1)] if name == "mxfp4" else []
         fields += [(at, 4) for at in range(len(fields), block, 4)]

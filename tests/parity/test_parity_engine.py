@@ -45,7 +45,13 @@ SHAPES = {
 }
 FOLDER_DTYPES = {"llama": ("f32", "f16", "bf16"), "mixtral": ("f32", "bf16"), "bitnet": ("bf16",)}
 BLOCKS = ("f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k")
-GGUF = {"llama": BLOCKS, "mixtral": BLOCKS, "tied": ("f32", "q8_0", "q6_k"), "llama3": ("q4_0",), "linear": ("q8_0",)}
+GGUF = {
+    "llama": (*BLOCKS, "q2_k", "q3_k"),
+    "mixtral": BLOCKS,
+    "tied": ("f32", "q8_0", "q6_k"),
+    "llama3": ("q4_0",),
+    "linear": ("q8_0",),
+}
 TERNARY = {"bitnet": ("i2_s", "tq1_0", "tq2_0", "hf", "hf-packed", "packed"), "silu": ("tq2_0",)}
 
 FOLDERS_OF_MODELS = [f"{kind}-{dtype}" for kind in SHAPES for dtype in FOLDER_DTYPES.get(kind, ("f32",))]

@@ -171,6 +171,7 @@ def test_the_head_has_more_bits_than_the_rest() -> None:
     odd = choose_formats(replace(config, hidden_size=96, ffn_size=100), "q4_k")
     assert odd["model.layers.0.mlp.up_proj.weight"] == "q5_0" and odd["lm_head.weight"] == "q8_0"
     assert odd["model.layers.0.mlp.down_proj.weight"] == "f16"
+    assert choose_formats(replace(config, hidden_size=96), "q3_k")["model.layers.0.mlp.up_proj.weight"] == "q4_0"
 
 
 def small_config(**changes: Any) -> LlamaConfig:

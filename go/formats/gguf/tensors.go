@@ -20,8 +20,6 @@ type blockSizes struct {
 // otherTypes are types of tensors that this program only names.
 var otherTypes = map[uint32]blockSizes{
 	9:  {"q8_1", 32, 40, 0},
-	10: {"q2_k", 256, 84, 0},
-	11: {"q3_k", 256, 110, 0},
 	15: {"q8_k", 256, 292, 0},
 	16: {"iq2_xxs", 256, 66, 0},
 	17: {"iq2_xs", 256, 74, 0},

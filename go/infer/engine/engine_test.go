@@ -294,6 +294,7 @@ func TestFormatCodes(t *testing.T) {
 		"f32": cuda.FormatF32, "f16": cuda.FormatF16, "bf16": cuda.FormatBF16, "q4_0": cuda.FormatQ40, "q4_1": cuda.FormatQ41,
 		"q5_0": cuda.FormatQ50, "q5_1": cuda.FormatQ51, "q8_0": cuda.FormatQ80, "q4_k": cuda.FormatQ4K, "q5_k": cuda.FormatQ5K,
 		"q6_k": cuda.FormatQ6K, "iq4_nl": cuda.FormatIq4Nl, "mxfp4": cuda.FormatMxfp4, "iq4_xs": cuda.FormatIq4Xs,
+		"q2_k": cuda.FormatQ2K, "q3_k": cuda.FormatQ3K,
 	} {
 		if format, known := formats.FormatNamed(name); !known || cuda.Format(format.Code) != code {
 			t.Errorf("%s has the code %d, not %d", name, format.Code, code)
@@ -303,6 +304,7 @@ func TestFormatCodes(t *testing.T) {
 		"q4_0": cuda.FormatQ40R16, "q4_1": cuda.FormatQ41R16, "q5_0": cuda.FormatQ50R16, "q5_1": cuda.FormatQ51R16,
 		"q8_0": cuda.FormatQ80R16, "q4_k": cuda.FormatQ4KR16, "q5_k": cuda.FormatQ5KR16, "q6_k": cuda.FormatQ6KR16,
 		"iq4_nl": cuda.FormatIq4NlR16, "mxfp4": cuda.FormatMxfp4R16, "iq4_xs": cuda.FormatIq4XsR16,
+		"q2_k": cuda.FormatQ2KR16, "q3_k": cuda.FormatQ3KR16,
 	} {
 		format, _ := formats.FormatNamed(name)
 		if interleaved, has := format.Interleaved(); !has || cuda.Format(interleaved) != code {

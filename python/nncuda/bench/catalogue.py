@@ -34,7 +34,7 @@ def cpu() -> list[Work]:
         ),
         *(
             stored.product(1, 5632, 2048, name, "read", Bar(share=0.85), _COLD_WEIGHTS)
-            for name in ("iq4_nl", "mxfp4", "iq4_xs")
+            for name in ("iq4_nl", "mxfp4", "iq4_xs", "q2_k", "q3_k")
         ),
         *(
             stored.product(512, k, n, name, "dot_bf16" if name in ("f16", "bf16") else "dot_int8", Bar())

@@ -32,7 +32,7 @@ _EMBEDDINGS = "model.embed_tokens.weight"
 _PIECE_BYTES = 64 << 20
 
 #: What a matrix gets whose rows are not whole blocks of its format: the next larger one with blocks of 32, then f16.
-FALLBACK = {"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"}
+FALLBACK = {"q2_k": "q4_0", "q3_k": "q4_0", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"}
 
 
 def head_format(format_name: str) -> str:

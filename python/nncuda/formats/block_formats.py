@@ -95,6 +95,8 @@ FORMATS: dict[str, BlockFormat] = {
         BlockFormat("iq4_nl", 18, 20, 25, 32, 18, stores=False),
         BlockFormat("mxfp4", 19, 39, 38, 32, 17, stores=False),
         BlockFormat("iq4_xs", 21, 23, 30, 256, 136, stores=False),
+        BlockFormat("q2_k", 22, 10, 21, 256, 84),
+        BlockFormat("q3_k", 23, 11, 11, 256, 110),
     )
 }
 #: OCP 8-bit floating point, in which caches may be kept; no file has tensors of it.
@@ -112,8 +114,6 @@ TERNARY_FORMAT_OF_GGUF_TYPE: dict[int, TernaryFormat] = {entry.gguf_type: entry 
 #: Types of GGUF files that this program only names: their numbers, names, and elements and bytes of a block.
 OTHER_GGUF_TYPES: dict[int, tuple[str, int, int]] = {
     9: ("q8_1", 32, 40),
-    10: ("q2_k", 256, 84),
-    11: ("q3_k", 256, 110),
     15: ("q8_k", 256, 292),
     16: ("iq2_xxs", 256, 66),
     17: ("iq2_xs", 256, 74),

@@ -1,10 +1,10 @@
 """Stored weights: block formats, and products with them.
 
 The formats are those of GGUF files (Gerganov et al., ggml-quants). A block of 32 elements stands for scale * code +
-minimum with codes of 4, 5 or 8 bits; one of 256 for the same with a scale and a minimum a part, themselves small
-whole multiples of two f16 numbers. In iq4_nl, iq4_xs and mxfp4 a code of 4 bits numbers one of sixteen whole
-numbers. Storing rounds in float32 in a fixed order of steps, so these functions give the same bytes in any
-precision; reading is exact but for adding the minimum. Products round their left factor to whole numbers too, as
+minimum with codes of 4, 5 or 8 bits; one of 256 for the same with a scale and a minimum a part, of 32 elements or of
+16, themselves small whole multiples of two f16 numbers. In iq4_nl, iq4_xs and mxfp4 a code of 4 bits numbers one of
+sixteen whole numbers. Storing rounds in float32 in a fixed order of steps, so these functions give the same bytes in
+any precision; reading is exact but for adding the minimum. Products round their left factor to whole numbers too, as
 the header says, and are then computed in the precision of the left factor.
 """
 
@@ -44,19 +44,21 @@ ROUNDINGS = {
 
 F32, F16, BF16 = 0, 1, 2
 Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K = range(10, 18)
-IQ4_NL, MXFP4, E4M3, IQ4_XS = range(18, 22)  # E4M3 of caches alone
+IQ4_NL, MXFP4, E4M3, IQ4_XS, Q2_K, Q3_K = range(18, 24)  # E4M3 of caches alone
 DTYPES = {F32: "f32", F16: "f16", BF16: "bf16"}
 BLOCK = 32
-PART_FORMATS = (Q4_K, Q5_K, Q6_K, IQ4_XS)
+PART_FORMATS = (Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS)
+#: Those of parts of 16 elements, whose scales products apply to whole numbers.
+SIXTEEN_PARTS = (Q2_K, Q3_K, Q6_K)
 WITH_MINIMA = (Q4_1, Q5_1, Q4_K, Q5_K)
 BLOCK_BYTES = {Q4_0: 18, Q4_1: 20, Q5_0: 22, Q5_1: 24, Q8_0: 34, Q4_K: 144, Q5_K: 176}
-BLOCK_BYTES |= {IQ4_NL: 18, MXFP4: 17, IQ4_XS: 136}
+BLOCK_BYTES |= {IQ4_NL: 18, MXFP4: 17, IQ4_XS: 136, Q2_K: 84, Q3_K: 110}
 #: What the codes of four bits stand for: ggml's kvalues_iq4nl, and twice the numbers of OCP E2M1.
 VALUES = dict.fromkeys(
     (IQ4_NL, IQ4_XS), np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
 ) | {MXFP4: np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12])}
 #: Formats whose rows lie side by side, sixteen at a time, and what they are otherwise.
-INTERLEAVED = {plain + 20: plain for plain in (*range(Q4_0, MXFP4 + 1), IQ4_XS)}
+INTERLEAVED = {plain + 20: plain for plain in (*range(Q4_0, MXFP4 + 1), IQ4_XS, Q2_K, Q3_K)}
 SIDE_BY_SIDE = 16
 #: Blocks whose largest magnitude is below count as zero in the left factor of a product.
 LEAST = np.float32(2.0**-100)
@@ -101,7 +103,8 @@ def _part_scales(stored: Array) -> tuple[Array, Array]:
 def blocks_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
     """Rows [rows, row_bytes] as blocks of 32: codes [rows, blocks, 32], scales and minima [rows, blocks], float32.
 
-    An element is scale * code + minimum. In q6_k, whose parts have 16 elements, a code takes in its part's scale.
+    An element is scale * code + minimum. In q2_k, q3_k and q6_k, whose parts have 16 elements, a code takes in its
+    part's scale; the minima of q2_k are [rows, blocks, 2].
     """
     if format in PART_FORMATS:
         return _parts_of(stored, format)
@@ -125,23 +128,49 @@ def blocks_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
     return codes, _f16(scale)[..., 0], minimum
 
 
-def _sixteen_parts(stored: Array) -> tuple[Array, Array, Array]:
-    """Blocks of q6_k: codes [rows, blocks, 16, 16], whole scales of parts [rows, blocks, 16], their unit [..., 1]."""
+def _twos(stored: Array) -> Array:
+    """Pairs of bits of 64 bytes [..., 64], the halves of a block one after the other: [..., 256]."""
+    halves = stored.reshape(*stored.shape[:-1], 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+    return halves.reshape(*stored.shape[:-1], 256).astype(np.int64)
+
+
+def _six_bits(stored: Array) -> Array:
+    """The scales of the sixteen parts of q3_k from 12 bytes: halves of eight of them, then pairs of bits of four."""
+    low, high = _split(stored, 8, 4)
+    pairs = high[..., None, :] >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+    return _halves(low).astype(np.int64) + 16 * pairs.reshape(*high.shape[:-1], 16).astype(np.int64) - 32
+
+
+def _sixteen_parts(stored: Array, format: int) -> tuple[Array, Array, Array, Array]:
+    """Blocks whose parts have 16 elements: codes [rows, blocks, 16, 16], whole scales of parts [rows, blocks, 16],
+    their unit [..., 1], and the minima of parts [rows, blocks, 16], zeros but of q2_k."""
     rows = len(stored)
+    if format == Q2_K:
+        parts, packed, scale, minimum = _split(stored.reshape(rows, -1, 84), 16, 64, 2, 2)
+        with np.errstate(invalid="ignore"):
+            minima = -(_f16(minimum) * (parts >> 4).astype(np.float32))
+        return _twos(packed).reshape(rows, -1, 16, 16), (parts & 15).astype(np.int64), _f16(scale), minima
+    if format == Q3_K:
+        high, packed, parts, scale = _split(stored.reshape(rows, -1, 110), 32, 64, 12, 2)
+        thirds = np.swapaxes(_bits(high).reshape(rows, -1, 32, 8), -1, -2).reshape(rows, -1, 256).astype(np.int64)
+        codes = (_twos(packed) + 4 * thirds - 4).reshape(rows, -1, 16, 16)
+        whole = _six_bits(parts)
+        return codes, whole, _f16(scale), np.zeros(whole.shape, np.float32)
     low, high, parts, scale = _split(stored.reshape(rows, -1, 210), 128, 64, 16, 2)
     low = _halves(low.reshape(rows, -1, 2, 64)).reshape(rows, -1, 2, 4, 32)
     high = high.reshape(rows, -1, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
     codes = (low | high << 4).astype(np.int64).reshape(rows, -1, 16, 16) - 32
-    return codes, np.ascontiguousarray(parts).view(np.int8).astype(np.int64), _f16(scale)
+    whole = np.ascontiguousarray(parts).view(np.int8).astype(np.int64)
+    return codes, whole, _f16(scale), np.zeros(whole.shape, np.float32)
 
 
 def _parts_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
     rows = len(stored)
-    if format == Q6_K:
-        codes, parts, scale = _sixteen_parts(stored)
+    if format in SIXTEEN_PARTS:
+        codes, parts, scale, minima = _sixteen_parts(stored, format)
         codes = (codes * parts[..., None]).reshape(rows, -1, BLOCK)
         scale = np.repeat(scale, 8, axis=-1).reshape(rows, -1)
-        return codes, scale, np.zeros_like(scale)
+        return codes, scale, minima.reshape(rows, -1, 2) if format == Q2_K else np.zeros_like(scale)
     if format == IQ4_XS:
         scale, high, low, packed = _split(stored.reshape(rows, -1, 136), 2, 2, 4, 128)
         codes = VALUES[format][_halves(packed.reshape(rows, -1, 8, 16))].reshape(rows, -1, BLOCK)
@@ -175,10 +204,12 @@ def decoded(stored: Array, format: int) -> Array:
     if format == E4M3:
         return stored.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
     rows = stored.reshape(-1, stored.shape[-1])
-    if format == Q6_K:
-        codes, parts, unit = _sixteen_parts(rows)
+    if format in SIXTEEN_PARTS:
+        codes, parts, unit, minima = _sixteen_parts(rows, format)
         with np.errstate(invalid="ignore"):
             numbers = (unit * parts.astype(np.float32))[..., None] * codes.astype(np.float32)
+            if format == Q2_K:
+                numbers = numbers + minima[..., None]
         return numbers.reshape(*stored.shape[:-1], -1)
     codes, scale, minimum = blocks_of(rows, format)
     with np.errstate(invalid="ignore"):
@@ -261,8 +292,8 @@ _STORING: dict[int, Callable[[Array], Array]] = {
 
 
 def encoded(x: Array, format: int) -> Array:
-    """The bytes of rows [..., k]: [..., row_bytes]. Not for q4_k, q5_k and q6_k, whose scales are searched for, nor
-    for iq4_nl, iq4_xs and mxfp4, which are read alone."""
+    """The bytes of rows [..., k]: [..., row_bytes]. Not for q2_k to q6_k, whose scales are searched for, nor for
+    iq4_nl, iq4_xs and mxfp4, which are read alone."""
     x = np.ascontiguousarray(x, np.float32)
     if format == F32:
         return x.view(np.uint8)
@@ -294,6 +325,10 @@ def _pieces(format: int) -> list[tuple[int, int]]:
         return _words(0, BLOCK_BYTES[format] // 4)
     if format == MXFP4:
         return [(0, 1), *_words(1, 4)]
+    if format == Q2_K:
+        return [(80, 2), (82, 2), *_words(0, 20)]
+    if format == Q3_K:
+        return [(108, 2), *_words(96, 3), *_words(0, 24)]
     if format != Q6_K:
         halves = [(0, 2), (2, 2)] if format in WITH_MINIMA else [(0, 2)]
         begin = 2 * len(halves)
@@ -364,6 +399,9 @@ def _product(x: Array, w: Array, format: int) -> Array:
         y = y + factor * scale[b].astype(x.dtype) * whole
         if format in WITH_MINIMA:
             y = y + factor * left_codes[b].sum(axis=-1, keepdims=True).astype(x.dtype) * minimum[b].astype(x.dtype)
+        if format == Q2_K:
+            halves = left_codes[b].reshape(len(x), 2, 16).sum(axis=-1).astype(x.dtype)
+            y = y + factor * (halves @ minimum[b].T.astype(x.dtype))
     return y
 
 

@@ -20,6 +20,7 @@ SMALL = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 MUCH = ("q4_0", "q8_0")
 #: Where a block has f16 numbers.
 HALVES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "mxfp4": ()}
+HALVES |= {"q2_k": (80, 82), "q3_k": (108,)}
 #: Formats whose codes number the values of a table.
 TABLES = ("iq4_nl", "mxfp4", "iq4_xs")
 
@@ -236,13 +237,13 @@ def powers(d, k, name, x, scale):
 
 def hard_numbers():
     """Left factors that try the rounding, and scales of weights at the ends of f16."""
-    for name in ("q4_0", "q5_1", "q8_0", "q4_k", "q6_k", *TABLES):
+    for name in ("q4_0", "q5_1", "q8_0", "q2_k", "q4_k", "q6_k", *TABLES):
         k = max(96, BLOCKS[name])
         for dtype in ("f32", "bf16"):
             yield case("gemm_quant", f"{name}-hard", hard, dtype, 3, k, name)
             for power in (60, -90):
                 yield case("gemm_quant", f"{name}-times2^{power}", powers, dtype, k, name, power, -7)
-    for name in (*SMALL, "q4_k", "q5_k", "q6_k", *TABLES):
+    for name in (*SMALL, "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", *TABLES):
         for power in (-22, 14):
             k = max(64, BLOCKS[name])
             yield case("gemm_quant", f"{name}-scales2^{power}", powers, "f32", k, name, 0, power)

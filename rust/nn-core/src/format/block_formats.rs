@@ -45,7 +45,7 @@ const fn block(name: &'static str, code: Format, gguf_type: u32, elements: usize
 }
 
 /// All formats that kernels multiply with, those without blocks first.
-pub static FORMATS: [BlockFormat; 14] = [
+pub static FORMATS: [BlockFormat; 16] = [
     block("f32", Format::F32, 0, 1, 4),
     block("f16", Format::F16, 1, 1, 2),
     block("bf16", Format::Bf16, 30, 1, 2),
@@ -60,6 +60,8 @@ pub static FORMATS: [BlockFormat; 14] = [
     block("iq4_nl", Format::Iq4Nl, 20, 32, 18),
     block("mxfp4", Format::Mxfp4, 39, 32, 17),
     block("iq4_xs", Format::Iq4Xs, 23, 256, 136),
+    block("q2_k", Format::Q2K, 10, 256, 84),
+    block("q3_k", Format::Q3K, 11, 256, 110),
 ];
 
 /// OCP 8-bit floating point, in which caches may be kept; no file has tensors of it.
@@ -73,10 +75,8 @@ pub static TERNARY_FORMATS: [TernaryFormat; 3] = [
 ];
 
 /// Types of GGUF files that this program only names: their numbers, names, and elements and bytes of a block.
-pub(super) const OTHER_GGUF_TYPES: [(u32, &str, usize, usize); 17] = [
+pub(super) const OTHER_GGUF_TYPES: [(u32, &str, usize, usize); 15] = [
     (9, "q8_1", 32, 40),
-    (10, "q2_k", 256, 84),
-    (11, "q3_k", 256, 110),
     (15, "q8_k", 256, 292),
     (16, "iq2_xxs", 256, 66),
     (17, "iq2_xs", 256, 74),

@@ -93,6 +93,10 @@ pub const NNCUDA_FORMAT_MXFP4: i32 = 19;
 pub const NNCUDA_FORMAT_E4M3: i32 = 20;
 /// 136 bytes for 256: eight parts with 6-bit scales, 4 bits each as of iq4_nl; read, not stored
 pub const NNCUDA_FORMAT_IQ4_XS: i32 = 21;
+/// 84 bytes for 256: sixteen parts with 4-bit scales and minima, 2 bits each
+pub const NNCUDA_FORMAT_Q2_K: i32 = 22;
+/// 110 bytes for 256: sixteen parts with 6-bit scales, 3 bits each
+pub const NNCUDA_FORMAT_Q3_K: i32 = 23;
 /// q4_0, sixteen rows side by side: cuda_interleave_rows
 pub const NNCUDA_FORMAT_Q4_0_R16: i32 = 30;
 /// the others likewise: 20 more than the plain format
@@ -115,6 +119,10 @@ pub const NNCUDA_FORMAT_IQ4_NL_R16: i32 = 38;
 pub const NNCUDA_FORMAT_MXFP4_R16: i32 = 39;
 /// 41.
 pub const NNCUDA_FORMAT_IQ4_XS_R16: i32 = 41;
+/// 42.
+pub const NNCUDA_FORMAT_Q2_K_R16: i32 = 42;
+/// 43.
+pub const NNCUDA_FORMAT_Q3_K_R16: i32 = 43;
 
 // Devices, numbered as in DLPack.
 /// 1.

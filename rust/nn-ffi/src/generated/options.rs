@@ -85,6 +85,10 @@ pub enum Format {
     E4m3 = nn_cuda::NNCUDA_FORMAT_E4M3,
     /// 136 bytes for 256: eight parts with 6-bit scales, 4 bits each as of iq4_nl; read, not stored
     Iq4Xs = nn_cuda::NNCUDA_FORMAT_IQ4_XS,
+    /// 84 bytes for 256: sixteen parts with 4-bit scales and minima, 2 bits each
+    Q2K = nn_cuda::NNCUDA_FORMAT_Q2_K,
+    /// 110 bytes for 256: sixteen parts with 6-bit scales, 3 bits each
+    Q3K = nn_cuda::NNCUDA_FORMAT_Q3_K,
     /// q4_0, sixteen rows side by side: cuda_interleave_rows
     Q40R16 = nn_cuda::NNCUDA_FORMAT_Q4_0_R16,
     /// the others likewise: 20 more than the plain format
@@ -107,6 +111,10 @@ pub enum Format {
     Mxfp4R16 = nn_cuda::NNCUDA_FORMAT_MXFP4_R16,
     /// `NNCUDA_FORMAT_IQ4_XS_R16`.
     Iq4XsR16 = nn_cuda::NNCUDA_FORMAT_IQ4_XS_R16,
+    /// `NNCUDA_FORMAT_Q2_K_R16`.
+    Q2KR16 = nn_cuda::NNCUDA_FORMAT_Q2_K_R16,
+    /// `NNCUDA_FORMAT_Q3_K_R16`.
+    Q3KR16 = nn_cuda::NNCUDA_FORMAT_Q3_K_R16,
 }
 
 impl Format {
@@ -129,6 +137,8 @@ impl Format {
             nn_cuda::NNCUDA_FORMAT_MXFP4 => Some(Self::Mxfp4),
             nn_cuda::NNCUDA_FORMAT_E4M3 => Some(Self::E4m3),
             nn_cuda::NNCUDA_FORMAT_IQ4_XS => Some(Self::Iq4Xs),
+            nn_cuda::NNCUDA_FORMAT_Q2_K => Some(Self::Q2K),
+            nn_cuda::NNCUDA_FORMAT_Q3_K => Some(Self::Q3K),
             nn_cuda::NNCUDA_FORMAT_Q4_0_R16 => Some(Self::Q40R16),
             nn_cuda::NNCUDA_FORMAT_Q4_1_R16 => Some(Self::Q41R16),
             nn_cuda::NNCUDA_FORMAT_Q5_0_R16 => Some(Self::Q50R16),
@@ -140,6 +150,8 @@ impl Format {
             nn_cuda::NNCUDA_FORMAT_IQ4_NL_R16 => Some(Self::Iq4NlR16),
             nn_cuda::NNCUDA_FORMAT_MXFP4_R16 => Some(Self::Mxfp4R16),
             nn_cuda::NNCUDA_FORMAT_IQ4_XS_R16 => Some(Self::Iq4XsR16),
+            nn_cuda::NNCUDA_FORMAT_Q2_K_R16 => Some(Self::Q2KR16),
+            nn_cuda::NNCUDA_FORMAT_Q3_K_R16 => Some(Self::Q3KR16),
             _ => None,
         }
     }

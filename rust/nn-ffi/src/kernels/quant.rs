@@ -9,9 +9,11 @@
 //! largest magnitude of a block, d = a/127 and q = rint(x \* (127/a)), ties to even, all in f32; a below 2^-100
 //! counts as 0 and gives zeros, a value that is not finite makes its row of the result NaN. The integer products of
 //! a block are exact; for each block of 32 in order, sum = fma(d \* scale of the weights, products, sum) in f32,
-//! and what a format has of minima likewise. Products with f16 and bf16 weights round their left factor to that
-//! type. Each row of a result depends on its own row of the left factor alone and has the same bits for any number
-//! of rows.
+//! and what a format has of minima likewise. In q2_k, q3_k and q6_k the products of either half of a block are
+//! multiplied by the whole scale of their part first, and in q2_k the sums of q in either half by the whole minimum
+//! of theirs: sum = fma(d \* -minimum of the weights, those, sum). Products with f16 and bf16 weights round their
+//! left factor to that type. Each row of a result depends on its own row of the left factor alone and has the same
+//! bits for any number of rows.
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
@@ -767,16 +769,17 @@ pub fn gemm_quant_experts(
 /// Products with the result have the same bits. Of each sixteen rows, block after block of `format`; of a block its
 /// fields, cut into words of four bytes; of each field or word those of the sixteen rows. q6_k: the f16 scale, the
 /// scale of each of 16 parts (one byte each), then for both halves of 128 elements and for i = 0 .. 7 words i and
-/// i+8 of the half's low bits and word i of its high bits. All others in the order of the block: its scale, of f16
-/// or, in mxfp4, one byte, its f16 minimum where it has one, and words; iq4_xs, whose scales fill two words, words
-/// alone.
+/// i+8 of the half's low bits and word i of its high bits. q2_k: the f16 scale and minimum, then the words of its
+/// parts' scales and those of its codes. q3_k: the f16 scale, the three words of its parts' scales, those of its
+/// high bits and those of its low bits. All others in the order of the block: its scale, of f16 or, in mxfp4, one
+/// byte, its f16 minimum where it has one, and words; iq4_xs, whose scales fill two words, words alone.
 ///
 /// # Arguments
 ///
 /// - `x`: u8 `[rows, row_bytes]`, rows in `format`
 /// - `y`: u8 `[rows, row_bytes]`, the same in its _R16 form; overwritten
 /// - `k`: elements per row, whole blocks
-/// - `format`: NNCUDA_FORMAT_\*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4 or IQ4_XS
+/// - `format`: NNCUDA_FORMAT_\*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, IQ4_NL, MXFP4 or IQ4_XS
 ///
 /// # Errors
 ///
