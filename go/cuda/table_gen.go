@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "973ede9719f469b5183b4d1fb0217a9eaa2fde150e44f4578324e8e2f798af72"
+const HeaderSHA256 = "d7f9d1d63b6b93771fe36830b2663afd5ae74d8f85cef3590db3ffa70cb4c793"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "973ede9719f469b5183b4d1fb0217a9eaa2fde150e44f4578324e8e2f798af72";
+pub const HEADER_SHA256: &str = "d7f9d1d63b6b93771fe36830b2663afd5ae74d8f85cef3590db3ffa70cb4c793";
