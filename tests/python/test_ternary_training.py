@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import nncuda
 from nncuda import kernels
 from nncuda.cli import main
 from nncuda.convert.model import convert_model
+from nncuda.device import Comm
 from nncuda.formats import SafetensorsFile, write_shard
 from nncuda.infer.ternary_weights import packed
 from nncuda.models import MoEConfig, MoETransformer, StoredModel, config_from_mixtral, config_to_mixtral
@@ -100,6 +102,31 @@ def test_it_learns_and_goes_on(ctx: nncuda.Context, tmp_path: Path) -> None:
         found = SafetensorsFile(resolve_checkpoint(tmp_path / name) / "model.safetensors")
         weights.append({name: array.tobytes() for name, array in found.items()})
     assert weights[0] == weights[1] == weights[2]
+
+
+def test_ranks_train_what_one_does(ctx: nncuda.Context) -> None:
+    options = TrainConfig(steps=3, batch_size=4, micro_batch_size=1, replicas=4, sequence_length=16, learning_rate=0.01)
+    inputs, targets = learnable_batch(TERNARY, 4, 16)
+    found: dict[int, np.ndarray] = {}
+
+    def train(rank: int, own: nncuda.Context, comm: Comm | None) -> None:
+        trainer = Trainer(MoETransformer(own, TERNARY, seed=1, comm=comm), options, comm=comm)
+        for _ in range(3):
+            trainer.train_step(inputs[trainer.rows()], targets[trainer.rows()])
+        found[rank] = trainer.model.parameters.data.numpy().copy()
+
+    def of_two(rank: int) -> None:
+        with nncuda.Context(threads=1) as own:
+            train(rank, own, Comm(own, "threads", "ternary-training", rank=rank, ranks=2))
+
+    train(2, ctx, None)
+    ranks = [threading.Thread(target=of_two, args=(rank,)) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(60)
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found[1], found[2])
 
 
 @pytest.mark.parametrize(
