@@ -54,7 +54,7 @@ func TestFlagsGoOverTheFileAndTheFileOverThePreset(t *testing.T) {
 	work := workplace(t)
 	config := filepath.Join(work, "config.toml")
 	added := addOptionFlags(pflag.NewFlagSet("options", pflag.ContinueOnError))
-	if len(*added) != 60 {
+	if len(*added) != 62 {
 		t.Fatalf("%d options", len(*added))
 	}
 	for _, flag := range *added {

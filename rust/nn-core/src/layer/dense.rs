@@ -112,6 +112,7 @@ fn kept_elsewhere() -> crate::Error {
 
 /// The second half of a block.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a block has one, in its place")]
 pub enum FeedForward {
     /// A mixture of experts.
     Experts(MoELayer),

@@ -19,6 +19,7 @@ pub enum Projection {
 
 /// A product with a weight.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a block has one, in its place")]
 pub enum Product {
     /// As it is, or as it is stored.
     Plain(Linear),
