@@ -37,8 +37,8 @@ Every family gives transformers' logits in f32 within 1e-3 on a small model, and
 in families without them in the table; blocks that differ in another way than that (`layer_types`,
 `decoder_sparse_step`, `mlp_only_layers`); activations other than those above; an option of `config.json`, or a key of
 the GGUF file's architecture, that is neither read nor known to change nothing, unless it says no (false, null, empty).
-`make interop` goes through every option that transformers has for a family, with values other than the usual: the logits
-are transformers', or the option is refused (`tests/interop/test_families_options_live.py`).
+`make interop` goes through every option that transformers has for a family, with values other than the usual: the
+logits are transformers', or the option is refused (`tests/interop/test_families_options_live.py`).
 
 gpt-oss' folders may have their experts in 4 bits, as they are published, or as transformers writes them: either is made
 into the rows of the products when it is loaded, so such experts never lie in the file's pages. llama.cpp puts the ends

@@ -47,7 +47,7 @@ class TransformerBlock:
         input_norm: RMSNorm,
         attention: Attention,
         post_norm: RMSNorm,
-        moe: MoELayer | DenseLayer | GatedLayer,
+        moe: MoELayer | DenseLayer,
     ):
         self._halves = f"{name}.self_attn", f"{name}.{'block_sparse_moe' if isinstance(moe, MoELayer) else 'mlp'}"
         self.input_norm = input_norm
