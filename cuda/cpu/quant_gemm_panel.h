@@ -151,10 +151,10 @@ NN_INLINE void panel_tile(const panel_block *w, const panel_rows *x, int64_t cou
         sum[r][v] = vf_fma(scale * vf_load(w[v].scale), integers[r][v], sum[r][v]);
       }
       if (kind == PANEL_PARTS_MINIMA) {
-        const int32_t *sums = x->sums + 2 * (r * x->blocks + b);
+        const int32_t *of_row = x->sums + 2 * (r * x->blocks + b);
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-          const vf whole = quant_least_integers(sums, vf_load(w[v].least[1]), vf_load(w[v].least[2]));
+          const vf whole = quant_least_integers(of_row, vf_load(w[v].least[1]), vf_load(w[v].least[2]));
           sum[r][v] = vf_fma(scale * vf_load(w[v].least[0]), whole, sum[r][v]);
         }
       }

@@ -18,8 +18,7 @@ from nncuda.bench.inference import bytes_a_token
 from nncuda.cli import main
 from nncuda.formats import write_safetensors_folder
 from nncuda.infer import generate
-from nncuda.models import MoEConfig, MoETransformer, ParameterLayout
-from nncuda.models import moe as models_moe
+from nncuda.models import MoEConfig, MoETransformer, ParameterLayout, transformer
 from nncuda.models.mixtral import config_to_mixtral
 from nncuda.train import load_model
 
@@ -100,7 +99,7 @@ def test_a_long_prompt_in_parts(monkeypatch: pytest.MonkeyPatch, precision: str)
     prompt = np.random.default_rng(1).integers(0, config.vocab_size, 1500)
     logits, peaks = [], []
     for part in (2000, 480, 1300):
-        monkeypatch.setattr(models_moe, "PREFILL_PART", part)
+        monkeypatch.setattr(transformer, "PREFILL_PART", part)
         with nncuda.Context("cpu", threads=2) as ctx:
             model = MoETransformer(ctx, config, training=False, precision=precision)
             cache = model.cache(2, 1501)
