@@ -341,8 +341,12 @@ clean: ## remove what was built and installed here; runs/ stays
 # The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
 # contains what a run needs, so either serves `make run`. A lock is whole, so pip resolves nothing (--no-deps): where one
 # package asks for another's extra, it would take that one's newest release, which has no hash here.
-define packages
+define environment
 $*/bin/python -c 'import ssl' 2>/dev/null || $(PYTHON) -m venv --clear $*
+endef
+
+define packages
+$(environment)
 	$*/bin/python -m pip install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 endef
@@ -368,7 +372,7 @@ endef
 
 # llama.cpp is built from source here, as it is meant to be for the machine that it runs on.
 %/.packages-interop: requirements/interop.txt tests/interop/amx_tiles.h
-	$(PYTHON) -m venv $*
+	$(environment)
 	CXXFLAGS="-include $(CURDIR)/tests/interop/amx_tiles.h" $*/bin/python -m pip install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 

@@ -308,17 +308,17 @@ NN_INLINE void panel_factors(panel_block *to, quant_rows *w, uint64_t i, const i
     vf_store(to->part[0], minimum);
   }
   if (nn_format_has_factors(format)) {
-    const vw four = quant_factor_bytes(w, i / 2, 0, format);
-    for (int p = 0; p < 2; p++) {
-      vf_store(to->part[p], vw_converted(quant_signed_byte(four, (int)(i % 2) * 2 + p)));
-    }
+    vw factor[2];
+    quant_half_factors(w, i, 0, factor, format);
+    vf_store(to->part[0], vw_converted(factor[0]));
+    vf_store(to->part[1], vw_converted(factor[1]));
   }
   if (nn_format_has_part_minima(format)) {
-    const vw four = quant_factor_bytes(w, i / 2, 1, format);
+    vw minima[2];
+    quant_half_factors(w, i, 1, minima, format);
     vf_store(to->least[0], minimum);
-    for (int p = 0; p < 2; p++) {
-      vf_store(to->least[1 + p], vw_converted(quant_signed_byte(four, (int)(i % 2) * 2 + p)));
-    }
+    vf_store(to->least[1], vw_converted(minima[0]));
+    vf_store(to->least[2], vw_converted(minima[1]));
   }
 }
 

@@ -71,6 +71,13 @@ NN_INLINE vw quant_factor_bytes(const quant_rows *w, uint64_t i, int minima, int
 /* Byte j of each word, with its sign. */
 NN_INLINE vw quant_signed_byte(vw x, int j) { return vw_right_signed(vw_left(x, 24 - 8 * j), 24); }
 
+/* The factors of both halves of block i of each row, or with `minima` their minima, as integers. */
+NN_INLINE void quant_half_factors(const quant_rows *w, uint64_t i, int minima, vw half[2], int32_t format) {
+  const vw four = quant_factor_bytes(w, i / 2, minima, format);
+  half[0] = quant_signed_byte(four, (int)(i % 2) * 2);
+  half[1] = quant_signed_byte(four, (int)(i % 2) * 2 + 1);
+}
+
 /* Sums of 16 codes of the activations times what multiplies the minimum in either half of a block: whole numbers below
  * 2^16. */
 NN_INLINE vf quant_least_integers(const int32_t sums[2], vf first, vf second) {

@@ -171,14 +171,13 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
   vw factor[2] = {vw_set1(1), vw_set1(1)};
   vf least[2] = {vf_set1(0.0f), vf_set1(0.0f)};
   if (nn_format_has_factors(format)) {
-    const vw four = quant_factor_bytes(w, i / 2, 0, format);
-    factor[0] = quant_signed_byte(four, i % 2 * 2);
-    factor[1] = quant_signed_byte(four, i % 2 * 2 + 1);
+    quant_half_factors(w, i, 0, factor, format);
   }
   if (nn_format_has_part_minima(format)) {
-    const vw four = quant_factor_bytes(w, i / 2, 1, format);
-    least[0] = vw_converted(quant_signed_byte(four, i % 2 * 2));
-    least[1] = vw_converted(quant_signed_byte(four, i % 2 * 2 + 1));
+    vw minima[2];
+    quant_half_factors(w, i, 1, minima, format);
+    least[0] = vw_converted(minima[0]);
+    least[1] = vw_converted(minima[1]);
   }
   quant_pair c[VF];
 #pragma GCC unroll 8

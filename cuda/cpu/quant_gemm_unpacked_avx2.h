@@ -81,14 +81,16 @@ NN_INLINE void unpacked_rows(unpacked_block *to, int v, quant_rows *w, uint64_t 
   vf_store(to->scale[v], scale);
   vf_store(to->minimum[v], minimum);
   if (nn_format_has_factors(format)) {
-    const vw four = quant_factor_bytes(w, i / 2, 0, format);
-    si_store((uint8_t *)to->half[0][v], unpacked_half(quant_signed_byte(four, i % 2 * 2)));
-    si_store((uint8_t *)to->half[1][v], unpacked_half(quant_signed_byte(four, i % 2 * 2 + 1)));
+    vw factor[2];
+    quant_half_factors(w, i, 0, factor, format);
+    si_store((uint8_t *)to->half[0][v], unpacked_half(factor[0]));
+    si_store((uint8_t *)to->half[1][v], unpacked_half(factor[1]));
   }
   if (nn_format_has_part_minima(format)) {
-    const vw four = quant_factor_bytes(w, i / 2, 1, format);
-    vf_store(to->least[0][v], vw_converted(quant_signed_byte(four, i % 2 * 2)));
-    vf_store(to->least[1][v], vw_converted(quant_signed_byte(four, i % 2 * 2 + 1)));
+    vw minima[2];
+    quant_half_factors(w, i, 1, minima, format);
+    vf_store(to->least[0][v], vw_converted(minima[0]));
+    vf_store(to->least[1][v], vw_converted(minima[1]));
   }
   NN_UNROLL for (int j = 0; j < VF; j++) { x[j] = _mm256_castsi256_ps(quant_codes(w->row[j], i, format)); }
   transpose(x);

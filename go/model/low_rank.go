@@ -34,8 +34,11 @@ const (
 	factorB = ".lora_B.weight"
 )
 
-// NewLowRankLayout lays out the factors beside a model of a configuration, layer after layer, of each matrix that is adapted
-// first A, then B:
+// lastPart is what follows the last dot of a name.
+func lastPart(name string) string { return name[strings.LastIndex(name, ".")+1:] }
+
+// NewLowRankLayout lays out the factors beside a dense model of a configuration, layer after layer, of each matrix that is
+// adapted first A, then B:
 //
 //	model.layers.L.self_attn.{q,k,v,o}_proj.lora_A.weight     [rank, in]
 //	model.layers.L.self_attn.{q,k,v,o}_proj.lora_B.weight     [out, rank]
@@ -44,27 +47,11 @@ const (
 // All of them decay.
 func NewLowRankLayout(config Config, options LowRank) *Layout {
 	layout := &Layout{byName: make(map[string]int), layers: config.NumLayers, tied: config.TieEmbeddings}
-	hidden, ffn := config.HiddenSize, config.FFNSize
-	queries, keys := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
-	modules := []struct {
-		part, name    string
-		rows, columns int
-	}{
-		{"self_attn", "q_proj", queries, hidden},
-		{"self_attn", "k_proj", keys, hidden},
-		{"self_attn", "v_proj", keys, hidden},
-		{"self_attn", "o_proj", hidden, queries},
-		{"mlp", "gate_proj", ffn, hidden},
-		{"mlp", "up_proj", ffn, hidden},
-		{"mlp", "down_proj", hidden, ffn},
-	}
-	for layer := range config.NumLayers {
-		for _, module := range modules {
-			if slices.Contains(options.Targets, module.name) {
-				name := fmt.Sprintf("model.layers.%d.%s.%s", layer, module.part, module.name)
-				layout.add(name+factorA, options.Rank, module.columns)
-				layout.add(name+factorB, module.rows, options.Rank)
-			}
+	for _, spec := range NewLayout(config).Specs {
+		module := strings.TrimSuffix(spec.Name, ".weight")
+		if slices.Contains(options.Targets, lastPart(module)) {
+			layout.add(module+factorA, options.Rank, spec.Shape[1])
+			layout.add(module+factorB, spec.Shape[0], options.Rank)
 		}
 	}
 	layout.NumDecayed = layout.Size
@@ -229,7 +216,7 @@ func (v *frozenViewer) linear(module string) *layer.FrozenLinear {
 	made.Weight, made.Format = v.matrix(module + ".weight")
 	made.Bias = v.vector(module + ".bias")
 	m := v.model
-	if slices.Contains(m.LowRank.Targets, module[strings.LastIndex(module, ".")+1:]) {
+	if slices.Contains(m.LowRank.Targets, lastPart(module)) {
 		made.LowRank = &layer.LowRank{
 			A: v.factor(m.Parameters, module+factorA), B: v.factor(m.Parameters, module+factorB),
 			AGrad: v.factor(m.Gradients, module+factorA), BGrad: v.factor(m.Gradients, module+factorB),

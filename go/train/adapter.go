@@ -87,6 +87,7 @@ type adapterCheckpoint struct {
 	base    *stored.FrozenBase
 	adapter *stored.Adapter
 	layout  *model.Layout
+	factors map[string]formats.StoredTensor // by their names in the layout
 }
 
 func (a *adapterCheckpoint) close() error { return errors.Join(a.adapter.Close(), a.base.Close()) }
@@ -124,14 +125,15 @@ func openAdapterCheckpoint(folder string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, errors.Join(err, base.Close())
 	}
-	opened := &adapterCheckpoint{base, adapter, model.NewLowRankLayout(base.Config, state.Train.LowRank())}
+	layout := model.NewLowRankLayout(base.Config, state.Train.LowRank())
+	opened := &adapterCheckpoint{base, adapter, layout, make(map[string]formats.StoredTensor)}
 	if err := opened.check(folder, state.Train.LowRank()); err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
 	return &Checkpoint{Folder: folder, Config: base.Config, Training: &state, adapter: opened}, nil
 }
 
-// check refuses factors and options of PEFT that are not those of training.json.
+// check refuses factors and options of PEFT that are not those of training.json, and names the factors.
 func (a *adapterCheckpoint) check(folder string, options model.LowRank) error {
 	if a.adapter.Rank != options.Rank || a.adapter.Scale != options.Scale() {
 		problem := fmt.Sprintf("has r %d and a scale of %.6g; training.json makes them %d and %.6g",
@@ -139,10 +141,12 @@ func (a *adapterCheckpoint) check(folder string, options model.LowRank) error {
 		return &formats.Error{Path: filepath.Join(folder, stored.AdapterConfig), Problem: problem}
 	}
 	pairs, other := a.layout.FactorsOf(), ""
-	for name := range pairs {
-		if _, found := a.adapter.Factors[name]; !found && (other == "" || name < other) {
+	for name, names := range pairs {
+		pair, found := a.adapter.Factors[name]
+		if !found && (other == "" || name < other) {
 			other = name
 		}
+		a.factors[names[0]], a.factors[names[1]] = pair.A, pair.B
 	}
 	for name := range a.adapter.Factors {
 		if _, found := pairs[name]; !found && (other == "" || name < other) {
@@ -154,26 +158,12 @@ func (a *adapterCheckpoint) check(folder string, options model.LowRank) error {
 		return &formats.Error{Path: folder, Problem: problem}
 	}
 	for _, spec := range a.layout.Specs {
-		if part, _ := a.factor(spec.Name); part.Format.Name != "f32" {
+		if part := a.factors[spec.Name]; part.Format.Name != "f32" {
 			problem := fmt.Sprintf("tensor %s is in %s; what is trained is in f32", spec.Name, part.Format.Name)
 			return &formats.Error{Path: folder, Problem: problem}
 		}
 	}
 	return nil
-}
-
-// factor is one of the factors by its name in the layout.
-func (a *adapterCheckpoint) factor(name string) (formats.StoredTensor, bool) {
-	for matrix, names := range a.layout.FactorsOf() {
-		pair := a.adapter.Factors[matrix]
-		switch name {
-		case names[0]:
-			return pair.A, true
-		case names[1]:
-			return pair.B, true
-		}
-	}
-	return formats.StoredTensor{}, false
 }
 
 // Names lists the factors.
@@ -187,14 +177,13 @@ func (a *adapterCheckpoint) Names() []string {
 
 // Shape gives that of a factor.
 func (a *adapterCheckpoint) Shape(name string) ([]int, bool) {
-	part, found := a.factor(name)
+	part, found := a.factors[name]
 	return part.Shape, found
 }
 
 // Floats gives the values of a factor.
 func (a *adapterCheckpoint) Floats(name string) ([]float32, error) {
-	part, _ := a.factor(name)
-	return part.Floats()
+	return a.factors[name].Floats()
 }
 
 // model makes the model with these factors; an error when the base's weights are not those that it had.

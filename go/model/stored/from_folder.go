@@ -328,15 +328,12 @@ func localRope(object *formats.Object, family *Family) (*formats.Object, float64
 		}
 	}
 	both, changed := formats.NewObject(), formats.NewObject()
-	both.Update(parts[0])
-	switch scaled := object.Get("rope_scaling").(type) {
-	case *formats.Object:
-		both.Update(scaled)
-	default:
-		if !formats.IsEmpty(scaled) {
-			return nil, 0, fmt.Errorf("rope_scaling is %s; it must be an object", formats.Shown(scaled))
-		}
+	scaled, err := model.RopeOptions(formats.NewObject("rope_scaling", object.Get("rope_scaling")))
+	if err != nil {
+		return nil, 0, err
 	}
+	both.Update(parts[0])
+	both.Update(scaled)
 	changed.Update(object)
 	changed.Set("rope_parameters", both)
 	changed.Set("rope_scaling", nil)

@@ -42,14 +42,9 @@ class TransformerBlock:
     """
 
     def __init__(
-        self,
-        name: str,
-        input_norm: RMSNorm,
-        attention: Attention,
-        post_norm: RMSNorm,
-        moe: MoELayer | DenseLayer,
+        self, name: str, input_norm: RMSNorm, attention: Attention, post_norm: RMSNorm, moe: MoELayer | DenseLayer
     ):
-        self._halves = f"{name}.self_attn", f"{name}.{'block_sparse_moe' if isinstance(moe, MoELayer) else 'mlp'}"
+        self._halves = f"{name}.self_attn", f"{name}.{'mlp' if isinstance(moe, DenseLayer) else 'block_sparse_moe'}"
         self.input_norm = input_norm
         self.attention = attention
         self.post_norm = post_norm

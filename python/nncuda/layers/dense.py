@@ -70,8 +70,12 @@ class DenseLayer:
 
     def _run(self, x: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         inside = self._inside(x)
-        y = self.products.outputs(inside[1], self.w2, self.rows.offsets(x.shape[0]))
+        y = self._outputs(inside[-1])
         return kernels.add(y, residual, y=y), inside
+
+    # What another kind of weights has of its own: these two, and backward.
+    def _outputs(self, active: Tensor) -> Tensor:
+        return self.products.outputs(active, self.w2, self.rows.offsets(active.shape[0]))
 
     def _inside(self, x: Tensor) -> tuple[Tensor, ...]:
         return self.products.gated(x, self.w13, self.rows.offsets(x.shape[0]))

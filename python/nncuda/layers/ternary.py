@@ -80,10 +80,8 @@ class TernaryLayer(DenseLayer):
         self._gate = kernels.relu2_gate if squared_relu else kernels.swiglu
         self._gate_backward = kernels.relu2_gate_backward if squared_relu else kernels.swiglu_backward
 
-    def _run(self, x: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        inside = self._inside(x)
-        y = self.down.forward(inside[1])
-        return kernels.add(y, residual, y=y), inside
+    def _outputs(self, active: Tensor) -> Tensor:
+        return self.down.forward(active)
 
     def _inside(self, x: Tensor) -> tuple[Tensor, ...]:
         gate_up = self.gate_up.forward(x)

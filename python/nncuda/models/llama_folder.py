@@ -265,8 +265,7 @@ def _local_rope(values: Mapping[str, Any], family: Family) -> tuple[Mapping[str,
         right = name == "rope_theta" or (name in ("rope_type", "type") and value == "default")
         if not right and value is not None:
             raise ValueError(f"{name} of 'sliding_attention' is {shown(value)}; this engine has plain angles there")
-    scaled = values.get("rope_scaling") or {}
-    both = {**full, **scaled} if isinstance(scaled, Mapping) else scaled
+    both = {**full, **rope_options({"rope_scaling": values.get("rope_scaling")})}
     return {**values, "rope_parameters": both, "rope_scaling": None}, Values(local).number("rope_theta", base)
 
 

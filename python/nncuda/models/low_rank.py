@@ -41,7 +41,7 @@ from ..layers import (
 from .adapter import CONFIG, LORA_TARGETS, PREFIX, WEIGHTS, adapter_values, save_adapter
 from .config import MoEConfig
 from .frozen import FrozenBase
-from .parameters import Layout, ParameterArena, own_parts
+from .parameters import Layout, ParameterArena, ParameterLayout, own_parts
 from .transformer import Transformer, check_names, on_host
 
 
@@ -60,26 +60,16 @@ class LowRankOptions:
 
 
 class LowRankLayout(Layout):
-    """That of the factors beside a model of a configuration."""
+    """That of the factors beside a dense model of a configuration, of its matrices in their order."""
 
     def __init__(self, config: MoEConfig, options: LowRankOptions):
         super().__init__()
-        hidden, ffn, rank = config.hidden_size, config.ffn_size, options.rank
-        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-        shapes = {
-            "self_attn.q_proj": (queries, hidden),
-            "self_attn.k_proj": (keys, hidden),
-            "self_attn.v_proj": (keys, hidden),
-            "self_attn.o_proj": (hidden, queries),
-            "mlp.gate_proj": (ffn, hidden),
-            "mlp.up_proj": (ffn, hidden),
-            "mlp.down_proj": (hidden, ffn),
-        }
-        for layer in range(config.num_layers):
-            for module, (rows, columns) in shapes.items():
-                if module.rpartition(".")[2] in options.targets:
-                    self._add(f"model.layers.{layer}.{module}.lora_A.weight", rank, columns)
-                    self._add(f"model.layers.{layer}.{module}.lora_B.weight", rows, rank)
+        for spec in ParameterLayout(config):
+            module = spec.name.removesuffix(".weight")
+            if module.rpartition(".")[2] in options.targets:
+                rows, columns = spec.shape
+                self._add(f"{module}.lora_A.weight", options.rank, columns)
+                self._add(f"{module}.lora_B.weight", rows, options.rank)
         self.num_decayed = self.size
 
     def matrices(self) -> dict[str, tuple[str, str]]:
@@ -156,6 +146,9 @@ class LowRankTransformer(Transformer):
                 raise ValueError(f"tensor {name} has shape {found}; this adapter needs {list(shape)}")
         for name in expected:
             self._parameters[name].copy_(np.ascontiguousarray(on_host(arrays[name]), np.float32))
+
+    def base_record(self) -> dict[str, object]:
+        return self.base.record()
 
     def _clear_gains(self) -> None:
         self._unwanted.zero_()  # or they would add up until they are not finite

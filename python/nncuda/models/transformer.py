@@ -370,6 +370,10 @@ class Transformer(DeviceBound):
             del dlogits  # before the next are made
         return normed
 
+    def base_record(self) -> dict[str, object] | None:
+        """What a checkpoint says of the model beside which an adapter is trained; None where all weights are."""
+        return None
+
     def _clear_gains(self) -> None:
         """Sets to zero the gradients to which layers add from the beginning."""
         assert self.gradients is not None

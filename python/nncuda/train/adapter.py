@@ -29,7 +29,8 @@ from ..models.frozen import FrozenBase
 from ..models.low_rank import LowRankLayout, LowRankOptions, LowRankTransformer
 from .checkpoint import Checkpoint, open_moments, read_training_state
 from .config import ADAPTER_TUNING, FINE_TUNING, TrainConfig
-from .trainer import Trainer
+from .origin import Beginning
+from .trainer import Trainer, check_alone
 
 _SHOWN = 12  # digits of a hash in a message
 
@@ -40,13 +41,7 @@ def adapter_options(train: TrainConfig) -> LowRankOptions:
     return LowRankOptions(train.lora_rank, train.lora_alpha, train.adapted)
 
 
-def check_alone(comm: Comm | None, expert_parallel: int) -> None:
-    """ValueError where several ranks are to train an adapter."""
-    if expert_parallel != 1 or (comm is not None and comm.ranks > 1):
-        raise ValueError(f"an adapter is trained by one rank; there are {1 if comm is None else comm.ranks}")
-
-
-class FrozenOrigin:
+class FrozenOrigin(Beginning):
     """The model beside which a run trains an adapter, a folder or a GGUF file, opened, with the methods of `Origin`.
 
     config      its sizes
@@ -57,25 +52,12 @@ class FrozenOrigin:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.base = FrozenBase(path)
-        self.config: MoEConfig = self.base.config
+        super().__init__(self.base.stored.path, self.base.config)
         self._record = self.base.record()  # which reads all of it: before anything is begun
 
     def options(self) -> dict[str, object]:
         """Options of training that are the defaults of such a run."""
         return {name: value for name, value in ADAPTER_TUNING.items() if FINE_TUNING[name] != value}
-
-    def check(self, model: MoEConfig, train: TrainConfig) -> None:
-        """ValueError, which begins with the option, when a run with these options cannot begin here."""
-        for name, value in self.config.to_dict().items():
-            if getattr(model, name) != value:
-                raise ValueError(self.contradiction(name, getattr(model, name)))
-
-    def contradiction(self, name: str, value: object) -> str:
-        """What is wrong with a value of a model's option that is not the base's."""
-        return (
-            f"{name} is {shown(value)}, but the model of {self.base.stored.path} has "
-            f"{shown(getattr(self.config, name))}: leave it out"
-        )
 
     def trainer(
         self, ctx: Context, model: MoEConfig, train: TrainConfig, comm: Comm | None, expert_parallel: int

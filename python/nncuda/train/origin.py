@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -43,7 +44,31 @@ def random_weights(
     return Trainer(made, train, comm=comm)
 
 
-class Origin:
+class Beginning:
+    """Where a run begins that has its model from there: a folder or a file, and the model's options."""
+
+    #: Options of the model that a run may have otherwise.
+    free: tuple[str, ...] = ()
+
+    def __init__(self, path: Path, config: MoEConfig):
+        self.path = path
+        self.config = config
+
+    def check(self, model: MoEConfig, train: TrainConfig) -> None:
+        """ValueError, which begins with the option, when a run with these options cannot begin here."""
+        for name, value in self.config.to_dict().items():
+            if name not in self.free and getattr(model, name) != value:
+                raise ValueError(self.contradiction(name, getattr(model, name)))
+
+    def contradiction(self, name: str, value: object) -> str:
+        """What is wrong with a value of a model's option that is not the one there."""
+        return (
+            f"{name} is {shown(value)}, but the model of {self.path} has "
+            f"{shown(getattr(self.config, name))}: leave it out"
+        )
+
+
+class Origin(Beginning):
     """The folder that a run begins from, opened and checked to the last value: what is not finite is refused.
 
     It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral or Llama of Hugging Face.
@@ -53,9 +78,11 @@ class Origin:
     tokenizer         what the run's checkpoints carry on
     """
 
+    free = OF_TRAINING
+
     def __init__(self, folder: str | os.PathLike[str], optimizer: bool = False):
         self._checkpoint = Checkpoint(resolve_checkpoint(folder))
-        self.config: MoEConfig = self._checkpoint.config
+        super().__init__(self._checkpoint.folder, self._checkpoint.config)
         self.tokenizer = CarriedTokenizer.of(self._checkpoint.folder)
         self._moments: SafetensorsFile | None = self._checkpoint.moments() if optimizer else None
         with told_of(self._checkpoint.folder):
@@ -81,9 +108,7 @@ class Origin:
 
     def check(self, model: MoEConfig, train: TrainConfig) -> None:
         """ValueError, which begins with the option, when a run with these options cannot begin here."""
-        for name, value in self.config.to_dict().items():
-            if name not in OF_TRAINING and getattr(model, name) != value:
-                raise ValueError(self.contradiction(name, getattr(model, name)))
+        super().check(model, train)
         state = self._checkpoint.training
         if self._moments is None or state is None:
             return
@@ -96,13 +121,6 @@ class Origin:
                 f"steps is {train.steps}, but the optimizer of {self._checkpoint.folder} has done {state.step}: "
                 "give more, of which those are the first"
             )
-
-    def contradiction(self, name: str, value: object) -> str:
-        """What is wrong with a value of a model's option that is not the folder's."""
-        return (
-            f"{name} is {shown(value)}, but the model of {self._checkpoint.folder} has "
-            f"{shown(getattr(self.config, name))}: leave it out"
-        )
 
     def _other(self, name: str, value: object, theirs: object) -> str:
         return f"{name} is {value}, but the optimizer of {self._checkpoint.folder} has {theirs}: leave it out"

@@ -21,7 +21,6 @@ from ..formats.regular import present
 from ..formats.run_folder import list_checkpoints
 from ..layers.expert_parallel import Round, Run
 from ..models import MoEConfig
-from ..models.low_rank import LowRankTransformer
 from ..tokenizer import Tokenizer
 from ..tokenizer.carried import CarriedTokenizer
 from .aborting import aborting
@@ -385,7 +384,7 @@ class TrainingRun:
 
     def save(self, held_out_loss: float | None = None) -> Path:
         """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""
-        config, model = self.trainer.config, self.trainer.model
+        config = self.trainer.config
         state = TrainingState(
             self.trainer.step,
             self.position,
@@ -394,7 +393,7 @@ class TrainingRun:
             config,
             held_out_loss,
             self.trainer.loss_scaling,
-            model.base.record() if isinstance(model, LowRankTransformer) else None,
+            self.trainer.model.base_record(),
         )
         folder = save_checkpoint(self.checkpoints, self.trainer, state, self.tokenizer)
         if self._first:

@@ -15,7 +15,6 @@ from ..errors import StateError
 from ..formats.run_folder import last_checkpoint
 from ..models import ParameterArena
 from ..models.held import HeldElements
-from ..models.low_rank import LowRankTransformer
 from ..models.partitioned import PartitionedGradients
 from ..models.transformer import IGNORE_INDEX, Transformer
 from ..token_ids import IdRows, token_ids
@@ -128,8 +127,8 @@ class Trainer(DeviceBound):
         self.model = model
         self.config = config
         ctx = model.ctx
-        if model.lora_rank and comm is not None and comm.ranks > 1:
-            raise ValueError(f"an adapter is trained by one rank; there are {comm.ranks}")
+        if model.lora_rank:
+            check_alone(comm)
         #: What the ranks train together with; None for a rank alone.
         self.comm = comm if comm is not None and comm.ranks > 1 else None
         experts = model.experts
@@ -207,7 +206,7 @@ class Trainer(DeviceBound):
         from .checkpoint import TrainingState, write_checkpoint
 
         position = self.step * self.config.batch_size
-        base = self.model.base.record() if isinstance(self.model, LowRankTransformer) else None
+        base = self.model.base_record()
         state = TrainingState(self.step, position, 1, 0.0, self.config, None, self.loss_scaling, base)
         write_checkpoint(folder, self, state, tokenizer)
 
@@ -438,6 +437,12 @@ class Trainer(DeviceBound):
             )
         if self.comm is not None:
             self.comm.move(model.weights.data, self._weight_moves)
+
+
+def check_alone(comm: Comm | None, expert_parallel: int = 1) -> None:
+    """ValueError where several ranks are to train an adapter."""
+    if expert_parallel != 1 or (comm is not None and comm.ranks > 1):
+        raise ValueError(f"an adapter is trained by one rank; there are {1 if comm is None else comm.ranks}")
 
 
 def advance_schedule(config: TrainConfig, skip: Tensor | None, step: Tensor, rate: Tensor) -> None:

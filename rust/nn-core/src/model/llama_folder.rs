@@ -298,14 +298,9 @@ fn local_rope<'v>(values: &'v Table, given: &Given<'_>, family: &Family) -> Resu
         let problem = format!("{name} of '{sliding}' is {}", value.shown());
         return Err(Error::value(format!("{problem}; this engine has plain angles there")));
     }
-    match filled(values, "rope_scaling") {
-        None => {}
-        Some(Value::Table(scaled)) => {
-            for (name, value) in scaled.iter() {
-                both.set(name, value.clone());
-            }
-        }
-        Some(scaled) => return Err(refuse("rope_scaling", &scaled, "an object")),
+    let scaled = rope_options(|name| values.get(name).filter(|_| name == "rope_scaling").map(Cow::Borrowed))?;
+    for (name, value) in scaled.iter() {
+        both.set(name, value.clone());
     }
     let mut changed = values.clone();
     changed.set("rope_parameters", Value::Table(both));

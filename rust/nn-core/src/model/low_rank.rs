@@ -55,39 +55,29 @@ impl LowRankOptions {
         module.rsplit('.').next().is_some_and(|name| self.targets.iter().any(|target| target == name))
     }
 
-    /// The matrices that are adapted beside a model of a configuration: their modules, and their sizes.
-    fn matrices(&self, config: &MoEConfig) -> Vec<(String, [usize; 2])> {
-        let (hidden, ffn) = (config.hidden_size, config.ffn_size);
-        let (queries, keys) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
-        let modules = [
-            ("self_attn.q_proj", [queries, hidden]),
-            ("self_attn.k_proj", [keys, hidden]),
-            ("self_attn.v_proj", [keys, hidden]),
-            ("self_attn.o_proj", [hidden, queries]),
-            ("mlp.gate_proj", [ffn, hidden]),
-            ("mlp.up_proj", [ffn, hidden]),
-            ("mlp.down_proj", [hidden, ffn]),
-        ];
-        let of_layer = |layer: usize| {
-            let chosen = modules.into_iter().filter(|(module, _)| self.adapts(module));
-            chosen.map(move |(module, shape)| (format!("model.layers.{layer}.{module}"), shape))
-        };
-        (0..config.num_layers).flat_map(of_layer).collect()
+    /// The matrices that are adapted beside a dense model of a configuration: their modules, and their sizes.
+    fn matrices(&self, config: &MoEConfig) -> Result<Vec<(String, [usize; 2])>> {
+        let layout = ParameterLayout::new(config)?;
+        let chosen = layout.specs().iter().filter_map(|spec| {
+            let module = spec.name.strip_suffix(".weight").filter(|module| self.adapts(module))?;
+            Some((module.to_owned(), spec.shape.as_slice().try_into().ok()?))
+        });
+        Ok(chosen.collect())
     }
 
     /// Of each matrix that is adapted its name, and the names of A and B.
-    pub(crate) fn factors(&self, config: &MoEConfig) -> Vec<(String, [String; 2])> {
+    pub(crate) fn factors(&self, config: &MoEConfig) -> Result<Vec<(String, [String; 2])>> {
         let named =
             |(module, _): (String, _)| (format!("{module}.weight"), [format!("{module}{A}"), format!("{module}{B}")]);
-        self.matrices(config).into_iter().map(named).collect()
+        Ok(self.matrices(config)?.into_iter().map(named).collect())
     }
 
     /// Where the factors beside a model of a configuration lie.
-    pub(crate) fn layout(&self, config: &MoEConfig) -> ParameterLayout {
-        let factors = self.matrices(config).into_iter().flat_map(|(module, [rows, columns])| {
+    pub(crate) fn layout(&self, config: &MoEConfig) -> Result<ParameterLayout> {
+        let factors = self.matrices(config)?.into_iter().flat_map(|(module, [rows, columns])| {
             [(format!("{module}{A}"), [self.rank, columns]), (format!("{module}{B}"), [rows, self.rank])]
         });
-        ParameterLayout::of_decayed(factors)
+        Ok(ParameterLayout::of_decayed(factors))
     }
 }
 
@@ -108,7 +98,7 @@ impl MoETransformer {
     pub(crate) fn low_rank_zeros(ctx: &Context, base: &FrozenBase, options: LowRankOptions) -> Result<Self> {
         let config = base.config().clone();
         config.validate()?;
-        let layout = Arc::new(options.layout(&config));
+        let layout = Arc::new(options.layout(&config)?);
         let arenas =
             [ParameterArena::zeros(ctx, &layout, DType::F32)?, ParameterArena::zeros(ctx, &layout, DType::F32)?];
         let unwanted = ctx.zeros(&[config.hidden_size.max(config.head_dim)], DType::F32)?;

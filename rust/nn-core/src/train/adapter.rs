@@ -135,7 +135,7 @@ impl AdapterCheckpoint {
                 format!("has r {rank} and a scale of {}; training.json makes them {ours} and {shown}", short(scale));
             return Err(Error::format(self.folder.join(ADAPTER_CONFIG), problem));
         }
-        let pairs = self.options.factors(self.base.config());
+        let pairs = self.options.factors(self.base.config())?;
         let found = self.adapter.factors();
         let missing = pairs.iter().map(|(name, _)| name).filter(|name| !found.contains_key(*name));
         let more = found.keys().filter(|name| !pairs.iter().any(|(known, _)| known == *name));
@@ -156,7 +156,7 @@ impl AdapterCheckpoint {
     }
 
     fn moments(&self) -> Result<SafetensorsFile> {
-        open_moments(&self.folder, &self.options.layout(self.base.config()), &self.state)
+        open_moments(&self.folder, &self.options.layout(self.base.config())?, &self.state)
     }
 
     fn trainer_of(&self, rank: Rank<'_>, options: TrainConfig) -> Result<Trainer> {
@@ -173,7 +173,7 @@ impl AdapterCheckpoint {
             return Err(Error::format(self.base.stored().path(), problem));
         }
         let model = MoETransformer::low_rank_zeros(rank.context(), &self.base, self.options.clone())?;
-        for (matrix, [a, b]) in self.options.factors(self.base.config()) {
+        for (matrix, [a, b]) in self.options.factors(self.base.config())? {
             let pair = &self.adapter.factors()[&matrix];
             model.parameters().set(&a, &pair.a.f32()?)?;
             model.parameters().set(&b, &pair.b.f32()?)?;
@@ -182,7 +182,7 @@ impl AdapterCheckpoint {
         let unchanged = options == self.state.train;
         let in_options = |error: Error| if unchanged { in_state(error) } else { error };
         let mut trainer = Trainer::new(model, options, true).map_err(in_options)?;
-        moments::load(&trainer, &moments, &self.options.layout(self.base.config()))?;
+        moments::load(&trainer, &moments, &self.options.layout(self.base.config())?)?;
         trainer.restore(self.state.step, self.state.loss_scaling).map_err(in_state)?;
         Ok(trainer)
     }
