@@ -160,10 +160,11 @@ def _encoder() -> Any:
 
 def use_records(path: Path) -> None:
     """The records of a JSONL file, as `nncuda data encode` takes them."""
-    from nncuda.records.encoding import encoding_here, records_of
+    from nncuda.records.encoding import encoded_lines, records_of
+    from nncuda.records.processes import encoding_here
 
     encoder = _encoder()
-    for lines, records in records_of(path, encoding_here(encoder)):
+    for lines, records in records_of(path, encoding_here(encoder, encoded_lines)):
         assert len(lines) == len(records)
         for ids, counted in records:
             assert len(ids) == len(counted) >= 2 and counted[1:].any()

@@ -18,7 +18,7 @@ import tokenizers
 
 from nncuda.cli import main
 from nncuda.formats import FormatError, TokenShard
-from nncuda.records import encoding
+from nncuda.records import encoding, processes
 from nncuda.records.encoding import encode_records
 from nncuda.records.records import RecordEncoder
 from nncuda.tokenizer import Tokenizer
@@ -239,7 +239,7 @@ def test_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     wanted = encode_records(files, [tmp_path / "a.tokens", tmp_path / "a-val.tokens"], source, 0.3, 1, done.append)
     assert sum(done) == sum(len(line) + 1 for line in lines)
     monkeypatch.setattr(encoding, "_PIECE", 300)
-    monkeypatch.setattr(encoding, "_SMALL", 0)
+    monkeypatch.setattr(processes, "SMALL", 0)
     assert encode_records(files, [tmp_path / "b.tokens", tmp_path / "b-val.tokens"], source, 0.3, 2) == wanted
     for name in ("", "-val"):
         assert (tmp_path / f"a{name}.tokens").read_bytes() == (tmp_path / f"b{name}.tokens").read_bytes()
@@ -264,7 +264,7 @@ def test_the_first_wrong_line_is_told_whatever_the_processes_do(
     lines[41] = lines[50] = b"{"
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
     monkeypatch.setattr(encoding, "_PIECE", 100)
-    monkeypatch.setattr(encoding, "_SMALL", 0)
+    monkeypatch.setattr(processes, "SMALL", 0)
     with pytest.raises(FormatError, match="line 42: it is not JSON"):
         encode_records([tmp_path / "a.jsonl"], [tmp_path / "a.tokens"], (MODEL, None), processes=2)
     assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]

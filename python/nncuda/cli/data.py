@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from ..formats import find_texts, read_text, split_held_out, write_shard
-from ..formats.shards import tokenizer_digest
+from ..formats import find_texts, split_held_out
 from ..records.encoding import encode_records
-from ..tokenizer import Tokenizer, encode_texts
+from ..records.texts import encode_text_files
 from .arguments import force_option, include_option, out_option, texts_argument
 from .outputs import require_room
 from .progress import element_progress
@@ -32,7 +33,7 @@ def data() -> None:
     "tokenizer_path",
     required=True,
     type=click.Path(exists=True, path_type=Path),
-    help="A SentencePiece model; for JSONL also the folder of a model, whose chat template is used.",
+    help="A SentencePiece model, or the folder of a model, whose chat template is used for JSONL, too.",
 )
 @click.option(
     "--chat-template",
@@ -60,7 +61,7 @@ def data() -> None:
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
-    help="Number of processes that encode JSONL; it does not affect results.  [default: all cores]",
+    help="Number of processes that encode; it does not affect results.  [default: all cores]",
 )
 @force_option("the files of --out and --held-out if there are such")
 def encode(
@@ -107,19 +108,16 @@ def encode(
         outs = [out, *([held_out] if held_out else ())]
         _encode_records(records, outs, (tokenizer_path, template_path), held_out_share, processes)
         return
-    if template_path is not None or tokenizer_path.is_dir():
-        given = "--chat-template" if template_path is not None else "the folder of a model as --tokenizer"
-        raise click.UsageError(f"{given} is for JSONL; {files[0]} is a text")
-    tokenizer = Tokenizer.load(tokenizer_path)
+    if template_path is not None:
+        raise click.UsageError(f"--chat-template is for JSONL; {files[0]} is a text")
     parts = [(out, files)]
     if held_out is not None:
         train_files, held_out_files = split_held_out(files, held_out_share)
         parts = [(out, train_files), (held_out, held_out_files)]
-    for path, members in parts:
-        texts = (content for member in members if (content := read_text(member)) is not None)
-        digest = tokenizer_digest(tokenizer.model)
-        count = write_shard(path, encode_texts(tokenizer, texts), tokenizer.vocab_size, digest)
-        click.echo(f"{path}: {count:,} tokens from {len(members)} files")
+    with _encoding(files) as progress:
+        counts = encode_text_files(parts, (tokenizer_path, None), _count(processes), progress)
+    for (path, members), tokens in zip(parts, counts, strict=True):
+        click.echo(f"{path}: {tokens:,} tokens from {len(members)} files")
 
 
 def _encode_records(
@@ -129,12 +127,18 @@ def _encode_records(
     held_out_share: float,
     processes: int | None,
 ) -> None:
-    count = processes or len(os.sched_getaffinity(0))
-    total = sum(path.stat().st_size for path in files)
-    with element_progress("encoding", total) as progress:
-        found = encode_records(files, outs, source, held_out_share, count, progress)
+    with _encoding(files) as progress:
+        found = encode_records(files, outs, source, held_out_share, _count(processes), progress)
     for path, (documents, tokens, targets) in zip(outs, found, strict=True):
         click.echo(f"{path}: {tokens:,} tokens, {targets:,} of them targets, in {documents:,} documents")
+
+
+def _encoding(files: list[Path]) -> contextlib.AbstractContextManager[Callable[[int], None]]:
+    return element_progress("encoding", sum(path.stat().st_size for path in files))
+
+
+def _count(processes: int | None) -> int:
+    return processes or len(os.sched_getaffinity(0))
 
 
 def _held_out_beside(out: Path) -> Path | None:

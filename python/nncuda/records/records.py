@@ -9,7 +9,6 @@ keys of a record (its source, its number) are not looked at.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from ..formats.errors import FormatError, shown
 from ..formats.json_values import json_value, read_json
 from ..formats.limits import TEMPLATE_BYTES
 from ..formats.regular import present, read_regular
+from ..formats.shards import tokenizer_digest
 from ..serve.api import ApiError
 from ..serve.messages import plain_messages
 from ..tokenizer.answers import encode_conversation
@@ -42,12 +42,12 @@ class RecordEncoder:
             self.tokenizer: TextTokenizer = found
             names, template = special_names(path), template_from_folder(path)
             file = path / "tokenizer.json"
-            self.digest = hashlib.sha256(read_regular(file if present(file) else path / "tokenizer.model")).digest()
+            self.digest = tokenizer_digest(read_regular(file if present(file) else path / "tokenizer.model"))
             self.vocab_size = max(found.vocab_size, _vocabulary(path))
         else:
             model = Tokenizer.load(path)
             self.tokenizer, template = model, None
-            self.digest, self.vocab_size = hashlib.sha256(model.model).digest(), model.vocab_size
+            self.digest, self.vocab_size = tokenizer_digest(model.model), model.vocab_size
             ids = {"begin": model.begin_id, "end": model.end_id}
             names = {name: model.piece(token) if token >= 0 else "" for name, token in ids.items()}
         if template_path is not None:
@@ -77,14 +77,19 @@ class RecordEncoder:
             return ids, np.ones(len(ids), bool)
         return self._conversation(record["messages"], record.get("tools"))
 
+    def text_part(self, part: str, begins: bool, ends: bool) -> np.ndarray:
+        """The ids of a part of a text, int64, which begins and ends the text or does not."""
+        begin, end = self._begin if begins else (), self._end if ends else ()
+        return np.array([*begin, *self.tokenizer.encode(part), *end], np.int64)
+
     def _text(self, text: Any) -> np.ndarray:
         if not isinstance(text, str):
             raise ValueError(f"text is {shown(text)}; it must be a text")
         _check_characters(text)
-        ids = [*self._begin, *self.tokenizer.encode(text), *self._end]
+        ids = self.text_part(text, True, True)
         if len(ids) < 2:
             raise ValueError(f"text gives {len(ids)} tokens; a document has two at least")
-        return np.array(ids, np.int64)
+        return ids
 
     def _conversation(self, messages: Any, tools: Any) -> tuple[np.ndarray, np.ndarray]:
         if not isinstance(messages, list) or not messages:

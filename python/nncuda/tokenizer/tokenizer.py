@@ -22,14 +22,14 @@ import sentencepiece
 from ..formats.errors import FormatError
 from ..formats.limits import TOKENIZER_MODEL_BYTES
 from ..formats.regular import read_regular
-from .sentencepiece_model import most_growth
+from .sentencepiece_model import USER_DEFINED, PieceModel, most_growth
 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 
 # SentencePiece learns from pieces of text of limited length; longer ones would be dropped.
 _SENTENCE_BYTES = 4096
 
-# Text is encoded in blocks of about this many characters, cut after a line end.
+# Where line ends are tokens of their own, text is encoded in blocks of about this many characters, cut after one.
 _BLOCK = 1 << 20
 
 
@@ -223,6 +223,14 @@ class Tokenizer:
         """The id that fills up a batch, -1 when this tokenizer has none."""
         return self._processor.pad_id()
 
+    @functools.cached_property
+    def line_ends_apart(self) -> bool:
+        """Whether a line end is a token of its own whatever is beside it, so that a text may be cut after one."""
+        model = PieceModel.from_bytes(self.model)
+        alters = model.add_dummy_prefix or model.remove_extra_whitespaces or model.normalises
+        apart = (piece for piece, kind in zip(model.pieces, model.kinds, strict=True) if kind == USER_DEFINED)
+        return not alters and "\n" in apart
+
     @property
     def ordinary_id(self) -> int:
         """Some id that stands for text, rather than for a byte or a control."""
@@ -274,13 +282,16 @@ def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[np.ndar
     """Ids of texts, each between the begin and end ids, in arrays that are ready for `write_shard`."""
     for text in texts:
         yield np.array([tokenizer.begin_id] if tokenizer.begin_id >= 0 else [], np.int64)
-        for block in _blocks(text):
+        for block in text_blocks(tokenizer, text):
             yield np.array(tokenizer.encode(block), np.int64)
         yield np.array([tokenizer.end_id] if tokenizer.end_id >= 0 else [], np.int64)
 
 
-def _blocks(text: str) -> Iterator[str]:
-    # A line end is a token of its own, so a cut after one changes nothing in the ids.
+def text_blocks(tokenizer: TextTokenizer, text: str) -> Iterator[str]:
+    """Parts of a text, one at least, whose ids one after the other are those of the text."""
+    if not text or not (isinstance(tokenizer, Tokenizer) and tokenizer.line_ends_apart):
+        yield text
+        return
     start = 0
     while start < len(text):
         end = text.find("\n", start + _BLOCK)
