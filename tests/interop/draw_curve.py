@@ -30,7 +30,9 @@ def draw(measured: list[dict[str, object]], path: Path) -> None:
         steps, above, below = np.arange(1, len(ours) + 1), grid[0, column], grid[1, column]
         above.plot(steps, theirs, color="#c8442e", linewidth=1.8, alpha=0.5, label="torch")
         above.plot(steps, ours, color="#2f6fae", linewidth=0.8, label="nncuda")
-        above.set(title=f"{one['precision']}", ylabel="cross-entropy, nats per token")
+        follow = one["follow"]
+        how = f", torch set to ours every {follow} steps" if follow else ", each its own way"
+        above.set(title=f"{one['precision']}{how}", ylabel="cross-entropy, nats per token")
         above.legend(frameon=False)
         below.axhline(0, color="#c9d1d9", linewidth=1)
         below.plot(steps[window - 1 :], 100 * (means[0] - means[1]) / means[1], color="#22303c", linewidth=1)

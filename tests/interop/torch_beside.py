@@ -5,6 +5,7 @@ Only for where torch and transformers are installed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ import torch
 import transformers
 
 import nncuda
-from nncuda.models import MoEConfig, MoETransformer
+from nncuda.models import MoEConfig, MoETransformer, ParameterArena
 from nncuda.models.folder import save_model
-from nncuda.train import TrainConfig
+from nncuda.train import TrainConfig, Trainer
 
 #: Inputs and targets, int32 [batch, length].
 Batch = tuple[np.ndarray, np.ndarray]
@@ -38,6 +39,17 @@ def named(model: torch.nn.Module, value: str) -> dict[str, np.ndarray]:
         else:
             found[name.replace(".mlp.", ".block_sparse_moe.")] = array
     return {name: np.ascontiguousarray(array) for name, array in found.items()}
+
+
+def fused(name: str, arrays: Mapping[str, np.ndarray]) -> torch.Tensor:
+    """The other way, copied: what a parameter of transformers' Mixtral has of arrays under the names of a checkpoint."""
+    base, _, part = name.replace(".mlp.", ".block_sparse_moe.").rpartition("experts.")
+    if not base:
+        return torch.from_numpy(arrays[part].copy())
+    pairs = {"gate_up_proj": ("w1", "w3"), "down_proj": ("w2",)}[part]
+    experts = sum(key.startswith(f"{base}experts.") for key in arrays) // 3
+    stacks = [np.concatenate([arrays[f"{base}experts.{e}.{w}.weight"] for w in pairs]) for e in range(experts)]
+    return torch.from_numpy(np.stack(stacks))
 
 
 class TorchTrainer:
@@ -94,6 +106,19 @@ class TorchTrainer:
             group["lr"] = rate
         self._optimizer.step()
         return loss
+
+
+    def take(self, trainer: Trainer) -> None:
+        """Goes on from what our trainer has: its weights, both moments and its step."""
+        first, second = trainer.first_moments, trainer.second_moments
+        assert isinstance(first, ParameterArena) and isinstance(second, ParameterArena)
+        parts = [arena.arrays() for arena in (trainer.model.parameters, first, second)]
+        for name, parameter in self.model.named_parameters():
+            weight, mean, square = (fused(name, arrays) for arrays in parts)
+            with torch.no_grad():
+                parameter.copy_(weight)
+            state = {"step": torch.tensor(float(trainer.step)), "exp_avg": mean, "exp_avg_sq": square}
+            self._optimizer.state[parameter] = state
 
 
 def initial(ctx: nncuda.Context, config: MoEConfig, train: TrainConfig) -> MoETransformer:
