@@ -15,9 +15,13 @@ import pytest
 from conftest import find
 from runs import STEPS, Workshop, metrics_of
 from test_parity_runs import USAGE, WRONG_FILE, said
+from test_tokenizers import byte_level_folder
 
+from nncuda import Context
+from nncuda.convert.quantize import quantize_model
 from nncuda.formats import SafetensorsFile
 from nncuda.formats.safetensors import write_safetensors, write_safetensors_folder
+from nncuda.models import StoredModel
 from nncuda.train import list_checkpoints
 
 DONE = 10
@@ -213,6 +217,98 @@ def test_published_llama(workshop: Workshop, language: languages.Language, tmp_p
     line = ["--from", folder, "--data", workshop.folder / "wide.tokens"]
     refused = said(language.run("train", tmp_path / "biased", *line, code=WRONG_FILE))
     assert f"{folder / 'config.json'}: attention_bias is " in refused
+
+
+#: By name: the run whose last checkpoint becomes a file, changes to its config.json, the format of the file, the kind of its
+#: tokenizer, the data and its sequences.
+FILES: dict[str, tuple[str, dict[str, object], str, str, str, int]] = {
+    "a Mixtral in f16": ("small", {}, "f16", "sentencepiece", "words.tokens", 16),
+    "a Llama 3 in bf16": (
+        "dense",
+        {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                          "original_max_position_embeddings": 8192}, "nncuda": {}},
+        "bf16",
+        "none",
+        "wide.tokens",
+        24,
+    ),
+    "with a byte-level tokenizer, in f32": ("small", {}, "f32", "byte-level", "words.tokens", 16),
+}  # fmt: skip
+
+
+def file_of(workshop: Workshop, case: str) -> Path:
+    of, changes, format, tokenizer, _, _ = FILES[case]
+    folder = workshop.folder / "files" / case
+    path = folder.with_suffix(".gguf")
+
+    def make() -> None:
+        shutil.copytree(list_checkpoints(origin(workshop, of) / "checkpoints")[-1], folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        if tokenizer == "byte-level":
+            for name in ("tokenizer.model", "tokenizer_config.json"):
+                (folder / name).unlink()
+            byte_level_folder(folder, add_bos_token=True, chat_template="{{ messages }}")
+        with Context() as ctx:
+            quantize_model(StoredModel.open(folder), path, format, ctx)
+            if format == "f16":
+                quantize_model(StoredModel.open(folder), path.with_suffix(".q8_0"), "q8_0", ctx)
+
+    workshop.once(f"file-{case}", make)
+    return path
+
+
+def begun_file(workshop: Workshop, language: str, case: str, threads: int = 1) -> Path:
+    _, _, _, _, data, length = FILES[case]
+    path, run = file_of(workshop, case), workshop.folder / "runs" / f"file-{language}-{case}"
+    line = ["--from", path, "--data", workshop.folder / data, *USUAL, "--steps", 2, "--sequence-length", length]
+    workshop.once(run.name, lambda: find(language).run("train", run, *line, "--threads", threads))
+    return run
+
+
+@pytest.mark.case("training that begins with a GGUF file in f32, f16 or bf16")
+@pytest.mark.parametrize("case", FILES)
+def test_files(workshop: Workshop, language: languages.Language, case: str) -> None:
+    """The tokenizer comes along, as the files of a folder: the same ones."""
+    expected, run = begun_file(workshop, "python", case, 2), begun_file(workshop, language.name, case)
+    assert not (difference := differences.of_runs(expected, run)), difference
+    records = [json.loads((one / "run.json").read_text())["from"] for one in (expected, run)]
+    assert records[0] == records[1] and records[0]["folder"].endswith(".gguf")
+    last = list_checkpoints(run / "checkpoints")[-1]
+    kept = {"sentencepiece": "tokenizer.model", "byte-level": "tokenizer.json"}.get(FILES[case][3])
+    assert [name for name in ("tokenizer.model", "tokenizer.json") if (last / name).exists()] == [kept][: kept is not None]
+
+
+@pytest.mark.case("training that begins with a Mistral of Hugging Face, and what its window does not reach")
+def test_published_mistral(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
+    """In bf16, with a window that the sequences fit into. Files that no run begins with are refused by their names."""
+    source, folder = list_checkpoints(origin(workshop, "dense") / "checkpoints")[-1], tmp_path / "mistral"
+    folder.mkdir()
+    stored = SafetensorsFile(source / "model.safetensors")
+    write_safetensors(
+        folder / "model.safetensors", {name: one.astype(ml_dtypes.bfloat16) for name, one in stored.items()}
+    )
+    config = json.loads((source / "config.json").read_text())
+    for name in ("nncuda", "attention_bias", "mlp_bias"):
+        del config[name]
+    config |= {"model_type": "mistral", "sliding_window": 20}
+    (folder / "config.json").write_text(json.dumps(config))
+    line, runs = ["--from", folder, "--data", workshop.folder / "wide.tokens", *USUAL, "--steps", 2], []
+    for number, name in enumerate(("python", language.name)):
+        runs.append(tmp_path / f"{number}")
+        find(name).run("train", runs[-1], *line, "--sequence-length", 20)
+    assert not (difference := differences.of_runs(*runs)), difference
+    saved = json.loads((list_checkpoints(runs[1] / "checkpoints")[-1] / "config.json").read_text())
+    assert (saved["model_type"], saved["max_position_embeddings"]) == ("llama", 20)
+    blocks = file_of(workshop, "a Mixtral in f16").with_suffix(".q8_0")
+    for given, words in (
+        ([*line, "--sequence-length", 21], f"sequence_length is 21, but in the model of {folder} a token sees 20 (sliding"),
+        ([*line, "--sequence-length", 21, "--lora-rank", 2], "a token sees 20 (sliding_window): give at most that"),
+        (["--from", blocks, *line[2:]], "is in q8_0; all weights are trained of files in f32, f16 or bf16: give one of"),
+        (["--from", blocks.with_suffix(".gguf"), *line[2:], "--with-optimizer"], "which has no optimizer's state to go"),
+    ):  # fmt: skip
+        assert words in said(language.run("train", tmp_path / "no", *given, code=WRONG_FILE))
+    assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.case("training that begins with a BitNet of Hugging Face, in bf16")
