@@ -219,8 +219,8 @@ def test_published_llama(workshop: Workshop, language: languages.Language, tmp_p
     assert f"{folder / 'config.json'}: attention_bias is " in refused
 
 
-#: By name: the run whose last checkpoint becomes a file, changes to its config.json, the format of the file, the kind of its
-#: tokenizer, the data and its sequences.
+#: By name: the run whose last checkpoint becomes a file, changes to its config.json, the format of the file, the kind of
+#: its tokenizer, the data and its sequences.
 FILES: dict[str, tuple[str, dict[str, object], str, str, str, int]] = {
     "a Mixtral in f16": ("small", {}, "f16", "sentencepiece", "words.tokens", 16),
     "a Llama 3 in bf16": (
@@ -276,7 +276,9 @@ def test_files(workshop: Workshop, language: languages.Language, case: str) -> N
     assert records[0] == records[1] and records[0]["folder"].endswith(".gguf")
     last = list_checkpoints(run / "checkpoints")[-1]
     kept = {"sentencepiece": "tokenizer.model", "byte-level": "tokenizer.json"}.get(FILES[case][3])
-    assert [name for name in ("tokenizer.model", "tokenizer.json") if (last / name).exists()] == [kept][: kept is not None]
+    assert [name for name in ("tokenizer.model", "tokenizer.json") if (last / name).exists()] == [kept][
+        : kept is not None
+    ]
 
 
 @pytest.mark.case("training that begins with a Mistral of Hugging Face, and what its window does not reach")
@@ -302,11 +304,11 @@ def test_published_mistral(workshop: Workshop, language: languages.Language, tmp
     assert (saved["model_type"], saved["max_position_embeddings"]) == ("llama", 20)
     blocks = file_of(workshop, "a Mixtral in f16").with_suffix(".q8_0")
     for given, words in (
-        ([*line, "--sequence-length", 21], f"sequence_length is 21, but in the model of {folder} a token sees 20 (sliding"),
+        ([*line, "--sequence-length", 21], f"sequence_length is 21, but in the model of {folder} a token sees 20 (sli"),
         ([*line, "--sequence-length", 21, "--lora-rank", 2], "a token sees 20 (sliding_window): give at most that"),
-        (["--from", blocks, *line[2:]], "is in q8_0; all weights are trained of files in f32, f16 or bf16: give one of"),
-        (["--from", blocks.with_suffix(".gguf"), *line[2:], "--with-optimizer"], "which has no optimizer's state to go"),
-    ):  # fmt: skip
+        (["--from", blocks, *line[2:]], "is in q8_0; all weights are trained of files in f32, f16 or bf16: give one"),
+        (["--from", blocks.with_suffix(".gguf"), *line[2:], "--with-optimizer"], "has no optimizer's state to go on"),
+    ):
         assert words in said(language.run("train", tmp_path / "no", *given, code=WRONG_FILE))
     assert not (tmp_path / "no").exists()
 

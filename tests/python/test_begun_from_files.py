@@ -81,9 +81,7 @@ def test_a_file_is_the_folder_that_it_was_made_of(ctx: nncuda.Context, tmp_path:
             assert halves[name].dtype == expected.dtype, name
 
 
-def test_a_run_from_a_file_has_the_bits_of_one_from_the_folder(
-    ctx: nncuda.Context, tmp_path: Path, data: Path
-) -> None:
+def test_a_run_from_a_file_has_the_bits_of_one_from_the_folder(ctx: nncuda.Context, tmp_path: Path, data: Path) -> None:
     """And is taken up, computed again and shown like it; its checkpoints are Llama folders."""
     path = gguf(ctx, tmp_path / "folder", DENSE, "f32")
     run = begun(ctx, tmp_path / "run", Origin(path), data)
@@ -157,7 +155,10 @@ def test_the_tokenizer_of_a_file_comes_along(
         ({"o_bias": True}, "o_bias is True; all weights are trained of models with False"),
         ({"embedding_scale": 12.0}, "embedding_scale is 12.0; all weights are trained of models with 1.0"),
         ({"qk_norm": "head", "qkv_bias": True}, "qkv_bias is True; it must be False with qk_norm"),
-        ({"num_experts": 4, "experts_per_token": 2, "qk_norm": "head"}, "qk_norm is True; it must be False in a model "),
+        (
+            {"num_experts": 4, "experts_per_token": 2, "qk_norm": "head"},
+            "qk_norm is True; it must be False in a model ",
+        ),
         (
             {"num_experts": 4, "experts_per_token": 2, "shared_ffn_size": 32},
             "shared_ffn_size is 32; all weights are trained of models with 0",
@@ -183,7 +184,7 @@ def test_divisors_that_a_converter_rounded_are_llama3s() -> None:
         if taken:
             assert config_of_all(stored).rope_factor == 8.0
             continue
-        with pytest.raises(ValueError, match="rope.divisors are not those of Llama 3.1"):
+        with pytest.raises(ValueError, match=r"rope\.divisors are not those of Llama 3\.1"):
             config_of_all(stored)
 
 
@@ -243,7 +244,9 @@ def test_a_run_from_a_mistral(ctx: nncuda.Context, tmp_path: Path, data: Path) -
     assert (saved["model_type"], saved["max_position_embeddings"]) == ("llama", 16)
     long = dataclasses.replace(TRAIN, sequence_length=17)
     for origin in (Origin(folder), FrozenOrigin(folder)):
-        with pytest.raises(ValueError, match=r"sequence_length is 17, but in the model of .* a token sees 16 \(sliding_"):
+        with pytest.raises(
+            ValueError, match=r"sequence_length is 17, but in the model of .* a token sees 16 \(sliding_"
+        ):
             origin.check(origin.config, long)
         origin.check(origin.config, TRAIN)
 

@@ -52,8 +52,8 @@ from .terminal import console, count_text, tell
     "--from",
     "from_folder",
     type=click.Path(exists=True, path_type=Path),
-    help="Begin with weights and tokenizer of a checkpoint, a run, a Mixtral, Llama, Mistral or Qwen of Hugging Face, or "
-    "a GGUF file of one in f32, f16 or bf16; with --lora-rank, train beside any of these.",
+    help="Begin with weights and tokenizer of a checkpoint, a run, a Mixtral, Llama, Mistral or Qwen of Hugging Face, "
+    "or a GGUF file of one in f32, f16 or bf16; with --lora-rank, train beside any of these.",
 )
 @click.option(
     "--with-optimizer",

@@ -175,7 +175,7 @@ class Origin(Beginning):
         return trainer
 
     def record(self) -> dict[str, object]:
-        """What run.json says of it: the folder or file, and SHA-256 of the parameters' stored bytes, in the order of the
+        """What run.json says of it: the folder or file, SHA-256 of the parameters' stored bytes, in the order of the
         layout, and of the file of the moments, where they were taken along."""
         return {
             "folder": str(self.path.resolve()),
