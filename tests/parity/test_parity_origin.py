@@ -219,8 +219,8 @@ def test_published_llama(workshop: Workshop, language: languages.Language, tmp_p
     assert f"{folder / 'config.json'}: attention_bias is " in refused
 
 
-#: By name: the run whose last checkpoint becomes a file, changes to its config.json, the format of the file, the kind of
-#: its tokenizer, the data and its sequences.
+#: By name: the run whose last checkpoint becomes a file, changes to its config.json, the file's format, the kind of its
+#: tokenizer, the data and its sequences.
 FILES: dict[str, tuple[str, dict[str, object], str, str, str, int]] = {
     "a Mixtral in f16": ("small", {}, "f16", "sentencepiece", "words.tokens", 16),
     "a Llama 3 in bf16": (
@@ -281,35 +281,58 @@ def test_files(workshop: Workshop, language: languages.Language, case: str) -> N
     ]
 
 
-@pytest.mark.case("training that begins with a Mistral of Hugging Face, and what its window does not reach")
-def test_published_mistral(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
-    """In bf16, with a window that the sequences fit into. Files that no run begins with are refused by their names."""
-    source, folder = list_checkpoints(origin(workshop, "dense") / "checkpoints")[-1], tmp_path / "mistral"
-    folder.mkdir()
-    stored = SafetensorsFile(source / "model.safetensors")
-    write_safetensors(
-        folder / "model.safetensors", {name: one.astype(ml_dtypes.bfloat16) for name, one in stored.items()}
-    )
-    config = json.loads((source / "config.json").read_text())
-    for name in ("nncuda", "attention_bias", "mlp_bias"):
-        del config[name]
-    config |= {"model_type": "mistral", "sliding_window": 20}
-    (folder / "config.json").write_text(json.dumps(config))
-    line, runs = ["--from", folder, "--data", workshop.folder / "wide.tokens", *USUAL, "--steps", 2], []
-    for number, name in enumerate(("python", language.name)):
-        runs.append(tmp_path / f"{number}")
-        find(name).run("train", runs[-1], *line, "--sequence-length", 20)
-    assert not (difference := differences.of_runs(*runs)), difference
-    saved = json.loads((list_checkpoints(runs[1] / "checkpoints")[-1] / "config.json").read_text())
+MISTRAL = [*USUAL, "--steps", 2]
+
+
+def mistral(workshop: Workshop) -> Path:
+    """In bf16, with a window that is narrower than its context."""
+    folder = workshop.folder / "files" / "mistral"
+
+    def make() -> None:
+        source = list_checkpoints(origin(workshop, "dense") / "checkpoints")[-1]
+        folder.mkdir(parents=True)
+        stored = SafetensorsFile(source / "model.safetensors")
+        write_safetensors(
+            folder / "model.safetensors", {name: one.astype(ml_dtypes.bfloat16) for name, one in stored.items()}
+        )
+        config = json.loads((source / "config.json").read_text())
+        for name in ("nncuda", "attention_bias", "mlp_bias"):
+            del config[name]
+        (folder / "config.json").write_text(json.dumps(config | {"model_type": "mistral", "sliding_window": 20}))
+
+    workshop.once("mistral", make)
+    return folder
+
+
+def begun_mistral(workshop: Workshop, language: str) -> Path:
+    run = workshop.folder / "runs" / f"mistral-{language}"
+    line = ["--from", mistral(workshop), "--data", workshop.folder / "wide.tokens", *MISTRAL, "--sequence-length", 20]
+    workshop.once(run.name, lambda: find(language).run("train", run, *line))
+    return run
+
+
+@pytest.mark.case("training that begins with a Mistral of Hugging Face")
+def test_published_mistral(workshop: Workshop, language: languages.Language) -> None:
+    """With sequences that fit into its window, which its checkpoints have as their context."""
+    expected, run = (begun_mistral(workshop, name) for name in ("python", language.name))
+    assert not (difference := differences.of_runs(expected, run)), difference
+    saved = json.loads((list_checkpoints(run / "checkpoints")[-1] / "config.json").read_text())
     assert (saved["model_type"], saved["max_position_embeddings"]) == ("llama", 20)
-    blocks = file_of(workshop, "a Mixtral in f16").with_suffix(".q8_0")
+
+
+@pytest.mark.case("files that no run begins with, and sequences beyond a window")
+@pytest.mark.parametrize("name", languages.NAMES[1:])
+def test_refused_files(workshop: Workshop, name: str, tmp_path: Path) -> None:
+    """Python's are in tests/python/test_begun_from_files.py."""
+    folder, blocks = mistral(workshop), file_of(workshop, "a Mixtral in f16").with_suffix(".q8_0")
+    line = ["--data", workshop.folder / "wide.tokens", *MISTRAL, "--sequence-length", 21]
     for given, words in (
-        ([*line, "--sequence-length", 21], f"sequence_length is 21, but in the model of {folder} a token sees 20 (sli"),
-        ([*line, "--sequence-length", 21, "--lora-rank", 2], "a token sees 20 (sliding_window): give at most that"),
-        (["--from", blocks, *line[2:]], "is in q8_0; all weights are trained of files in f32, f16 or bf16: give one"),
-        (["--from", blocks.with_suffix(".gguf"), *line[2:], "--with-optimizer"], "has no optimizer's state to go on"),
+        (["--from", folder], f"sequence_length is 21, but in the model of {folder} a token sees 20 (sliding_window): "),
+        (["--from", folder, "--lora-rank", 2], "a token sees 20 (sliding_window): give at most that"),
+        (["--from", blocks], "is in q8_0; all weights are trained of files in f32, f16 or bf16: give one of these, or"),
+        (["--from", blocks.with_suffix(".gguf"), "--with-optimizer"], "has no optimizer's state to go on with"),
     ):
-        assert words in said(language.run("train", tmp_path / "no", *given, code=WRONG_FILE))
+        assert words in said(find(name).run("train", tmp_path / "no", *line, *given, code=WRONG_FILE))
     assert not (tmp_path / "no").exists()
 
 

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use super::config::MoEConfig;
 use super::mixtral::Weights;
-use super::parameters::ParameterLayout;
 use super::stored::StoredModel;
 use super::trainable::{config_of_all, half_split};
 use crate::error::{Error, Result};

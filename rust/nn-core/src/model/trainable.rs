@@ -145,6 +145,7 @@ pub(super) fn half_split(config: &LlamaConfig, name: &str, stored: &StoredTensor
     let mut back = vec![0; config.head_dim];
     interleaved_order(config.head_dim).iter().enumerate().for_each(|(at, row)| back[*row] = at);
     let shape = stored.shape.clone();
-    let rows = StoredTensor { shape: if let [size] = shape[..] { vec![size, 1] } else { shape.clone() }, ..stored.clone() };
+    let rows =
+        StoredTensor { shape: if let [size] = shape[..] { vec![size, 1] } else { shape.clone() }, ..stored.clone() };
     Ok(StoredTensor { shape, ..rows.rows_in_order(&back)? })
 }

@@ -48,8 +48,7 @@ impl CarriedTokenizer {
         }
         let ids = tokenizer.special_ids();
         let json = |table: &Table| Value::Table(table.clone()).to_json_lines().into_bytes();
-        let contents =
-            vec![file, ("tokenizer_config.json", json(&described)), ("generation_config.json", json(&ids))];
+        let contents = vec![file, ("tokenizer_config.json", json(&described)), ("generation_config.json", json(&ids))];
         Ok(Self { contents, special_ids: ids })
     }
 

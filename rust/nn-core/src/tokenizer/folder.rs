@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use super::{Tokenizer, id};
 use super::json::JsonTokenizer;
 use super::text::{Kind, TextTokenizer};
+use super::{Tokenizer, id};
 use crate::error::{Error, Result};
 use crate::format::{Table, Value, present, read_json};
 

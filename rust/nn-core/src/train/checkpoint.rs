@@ -33,8 +33,7 @@ use crate::format::safetensors::{
 use crate::format::{Table, Tokenizer, Value, atomic, present, read_json};
 use crate::model::{
     ADAPTER_CONFIG, ADAPTER_WEIGHTS, FACTOR_PREFIX, MixtralWeights, MoEConfig, MoETransformer, ParameterLayout,
-    Precision, adapter_values, check_no_adapter, config_from_mixtral, config_to_mixtral,
-    window_from_mixtral,
+    Precision, adapter_values, check_no_adapter, config_from_mixtral, config_to_mixtral, window_from_mixtral,
 };
 use crate::options::Bounds;
 use crate::tokenizer::CarriedTokenizer;
