@@ -49,7 +49,7 @@ refused by name.
 Keys and values that have left every window of a layer stay in the cache's pages until their sequence drops them.
 
 `nncuda quantize` writes GGUF files of every family but BitNet, which `nncuda convert` writes. What trains are this
-library's own mixture of experts, Mixtral, Llama, Qwen2, Qwen3 and BitNet
+library's own mixture of experts, Mixtral, Llama, Qwen2, Qwen3, BitNet and, within its window, Mistral
 ([training](training.md#from-trained-weights)); the rest is refused by name.
 """
 

@@ -72,7 +72,14 @@ var denseKinds = []denseKind{
 		qkNorm: true, fixed: []fixedOption{{"attention_bias", false}, {"use_sliding_window", false}}},
 	{name: "bitnet", class: "BitNetForCausalLM", context: 2048, kvHeads: 5, normEps: 1e-5, ropeBase: 5e5,
 		activations: []string{"relu2", "silu"}, ternary: true, fixed: []fixedOption{{"attention_bias", false}}},
+	{name: mistralKind, class: "MistralForCausalLM", context: 131072, kvHeads: 8, normEps: 1e-6, ropeBase: 1e4},
 }
+
+// A Mistral within its window is a Llama, the first kind with the same parts, and written as one.
+const (
+	mistralKind   = "mistral"
+	mistralWindow = 4096 // of a config.json that names none
+)
 
 // kindNamed gives the kind of dense model of a model_type; nil when there is none.
 func kindNamed(name any) *denseKind {
@@ -147,8 +154,8 @@ func (c Config) Mixtral() *formats.Object {
 	return object
 }
 
-// ConfigFromMixtral reads the content of a config.json of a Mixtral, Llama, Qwen2, Qwen3 or BitNet, of this program or another.
-// It is an error when it is of another model, lacks something, or asks for what this model does not do.
+// ConfigFromMixtral reads the content of a config.json of a Mixtral, Llama, Qwen2, Qwen3, BitNet or Mistral, of this program
+// or another. The context of a Mistral is no longer than its window. It is an error when it is of another model, lacks something, or asks for what this model does not do.
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
 	kind := kindNamed(values.Get("model_type"))
@@ -210,6 +217,9 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 		return config, err
 	}
 	options.Update(rope)
+	if window := WindowFromMixtral(values); window > 0 {
+		options.Set("context", int64(window))
+	}
 	options.Set("extended_context", options.Get("context"))
 	options.Set("ntk_alpha", 1.0)
 	own, err := ownOptions(values, dense)
@@ -228,6 +238,13 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	}
 	if dense && slices.Contains(kind.fixed, fixedOption{"use_sliding_window", false}) {
 		return config, nil // its sliding_window means nothing
+	}
+	if dense && kind.name == mistralKind {
+		if values.Get("sliding_window") == nil {
+			return config, nil
+		}
+		_, err := whole(values, "sliding_window")
+		return config, err
 	}
 	return config, checkWindow(values.Get("sliding_window"), config.Context)
 }
@@ -380,6 +397,26 @@ func ownOptions(values *formats.Object, dense bool) (*formats.Object, error) {
 		}
 	}
 	return own, nil
+}
+
+// WindowFromMixtral gives the most tokens that one sees of those before it and itself, by the content of a config.json, where
+// that is fewer than the context; 0 where a token sees all.
+func WindowFromMixtral(values *formats.Object) int {
+	if !sameScalar(values.Get("model_type"), mistralKind) {
+		return 0
+	}
+	context := kindNamed(mistralKind).context
+	if given, ok := values.Get("max_position_embeddings").(int64); ok {
+		context = given
+	}
+	window, ok := values.Get("sliding_window").(int64)
+	if !values.Has("sliding_window") {
+		window, ok = mistralWindow, true
+	}
+	if !ok || window < 1 || window >= context {
+		return 0
+	}
+	return int(window)
 }
 
 // checkWindow refuses a model that attends to less than its context.

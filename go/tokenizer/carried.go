@@ -13,9 +13,9 @@ type FolderFiles interface {
 	Files() (map[string][]byte, error)
 }
 
-// Carried is the tokenizer of a folder as a run carries it from checkpoint to checkpoint: its files, byte for byte. What
-// a model was published with is more than ids and pieces: the chat template, the names of special tokens, the defaults of
-// sampling. All of it stays as it was.
+// Carried is the tokenizer of a model as a run carries it from checkpoint to checkpoint: the files of a folder, byte for
+// byte, or those that a GGUF file's tokenizer makes. What a model was published with is more than ids and pieces: the chat
+// template, the names of special tokens, the defaults of sampling. All of it stays as it was.
 type Carried struct {
 	contents map[string][]byte
 	ids      *formats.Object
@@ -32,7 +32,13 @@ var carriedFiles = map[string]int64{
 	"chat_template.jinja":     formats.TemplateBytes,
 }
 
-// Carry reads those of a model's folder, which may have none. One that cannot be read or is too large is a formats.Error.
+// CarryNone is that of a model without one.
+func CarryNone() *Carried {
+	ids := formats.NewObject("bos_token_id", nil, "eos_token_id", nil, "pad_token_id", nil)
+	return &Carried{contents: make(map[string][]byte), ids: ids}
+}
+
+// Carry reads that of a model's folder, which may have none. One that cannot be read or is too large is a formats.Error.
 func Carry(folder string) (*Carried, error) {
 	path := filepath.Join(folder, "config.json")
 	values, err := formats.ReadJSON(path)

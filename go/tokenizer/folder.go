@@ -11,22 +11,26 @@ func (t *Tokenizer) SpecialIDs() *formats.Object {
 // Files gives what a folder holds of the tokenizer, by the names of its files: tokenizer.model; tokenizer_config.json,
 // by which transformers gives a text the ids that it has here, the begin id before them; and generation_config.json.
 func (t *Tokenizer) Files() (map[string][]byte, error) {
-	name := func(id int32) any {
-		if id < 0 {
-			return nil
-		}
-		return t.model.pieces[id].text
-	}
-	described := formats.NewObject(
-		"add_bos_token", t.BeginID() >= 0, "add_eos_token", false, "bos_token", name(t.BeginID()),
-		"eos_token", name(t.EndID()), "unk_token", name(t.unknown), "pad_token", name(t.PadID()),
+	described := t.described(t.BeginID() >= 0, t.BeginID(), t.EndID())
+	return filesWith("tokenizer.model", t.content, described, t.SpecialIDs())
+}
+
+// described is the content of tokenizer_config.json.
+func (t *Tokenizer) described(addsBegin bool, begin, end int32) *formats.Object {
+	return formats.NewObject(
+		"add_bos_token", addsBegin, "add_eos_token", false, "bos_token", nameOrNone(t, begin),
+		"eos_token", nameOrNone(t, end), "unk_token", nameOrNone(t, t.unknown), "pad_token", nameOrNone(t, t.PadID()),
 		// transformers 4 puts a space before every text unless told otherwise, whatever the model's file says; "legacy"
 		// has it begin again after a control token, as SentencePiece does.
 		"add_prefix_space", t.model.normalizer.addDummyPrefix, "legacy", true,
 		"clean_up_tokenization_spaces", false, "tokenizer_class", "LlamaTokenizer")
-	files := map[string][]byte{"tokenizer.model": t.content}
+}
+
+// filesWith are the files of a folder: that of the tokenizer itself, tokenizer_config.json and generation_config.json.
+func filesWith(name string, content []byte, described, ids *formats.Object) (map[string][]byte, error) {
+	files := map[string][]byte{name: content}
 	for name, content := range map[string]*formats.Object{
-		"tokenizer_config.json": described, "generation_config.json": t.SpecialIDs(),
+		"tokenizer_config.json": described, "generation_config.json": ids,
 	} {
 		var err error
 		if files[name], err = formats.JSONDocument(content); err != nil {
@@ -34,6 +38,13 @@ func (t *Tokenizer) Files() (map[string][]byte, error) {
 		}
 	}
 	return files, nil
+}
+
+func nameOrNone(tokens TextTokenizer, id int32) any {
+	if id < 0 {
+		return nil
+	}
+	return tokens.Piece(id)
 }
 
 func idOrNone(id int32) any {

@@ -70,12 +70,7 @@ func fromGGUF(given ggufTokens) (TextTokenizer, error) {
 	}
 	cut := ""
 	if model == "gpt2" {
-		// The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
-		if architecture, _ := given.Text("general.architecture"); architecture == "bitnet-25" ||
-			architecture == "bitnet-b1.58" {
-			cut = "llama-bpe"
-		}
-		if cut, err = given.text("tokenizer.ggml.pre", cut); err != nil {
+		if cut, err = given.cut(); err != nil {
 			return nil, err
 		}
 	}
@@ -105,6 +100,16 @@ func (g ggufTokens) text(key, otherwise string) (string, error) {
 		return "", fmt.Errorf("%s is %s; it must be a string", key, g.Shown(key))
 	}
 	return value, nil
+}
+
+// cut is the name of how byte-level BPE cuts text.
+func (g ggufTokens) cut() (string, error) {
+	unnamed := ""
+	// The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
+	if architecture, _ := g.Text("general.architecture"); architecture == "bitnet-25" || architecture == "bitnet-b1.58" {
+		unnamed = "llama-bpe"
+	}
+	return g.text("tokenizer.ggml.pre", unnamed)
 }
 
 func (g ggufTokens) truth(key string, otherwise bool) (bool, error) {

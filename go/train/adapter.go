@@ -36,14 +36,6 @@ func OpenAdapterOrigin(path string) (*Origin, error) {
 	return &Origin{Config: base.Config, base: base}, nil
 }
 
-// path is that of the folder or file.
-func (o *Origin) path() string {
-	if o.base != nil {
-		return o.base.Model.Path
-	}
-	return o.checkpoint.Folder
-}
-
 // requireOneRank refuses several ranks, which train no adapter.
 func (s settings) requireOneRank() error {
 	ranks := 1

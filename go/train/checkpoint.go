@@ -39,6 +39,7 @@ type Checkpoint struct {
 	Training  *State
 
 	weights *model.MixtralWeights
+	window  int                // the most tokens that one sees where it does not see all of the context; 0 where it does
 	adapter *adapterCheckpoint // of a run that trains one, which has no Files; nil of others
 }
 
@@ -63,7 +64,7 @@ func OpenCheckpoint(folder string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened := &Checkpoint{Folder: folder, Config: config, Files: files}
+	opened := &Checkpoint{Folder: folder, Config: config, Files: files, window: model.WindowFromMixtral(values)}
 	if err := opened.read(); err != nil {
 		return nil, errors.Join(formats.Wrap(folder, err), files.Close())
 	}
@@ -126,12 +127,14 @@ func (c *Checkpoint) modelWith(
 }
 
 // wrap makes an error of the folder, unless it is one of the device or of a file.
-func (c *Checkpoint) wrap(err error) error {
+func (c *Checkpoint) wrap(err error) error { return wrapFile(c.Folder, err) }
+
+func wrapFile(path string, err error) error {
 	var device *cuda.Error
 	if errors.As(err, &device) {
 		return err
 	}
-	return formats.Wrap(c.Folder, err)
+	return formats.Wrap(path, err)
 }
 
 // Trainer makes model, moments and step as they were saved. Both are the caller's to close, the trainer first.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,14 +21,17 @@ import (
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
-// Origin is the folder that a run begins from which does not begin with random weights, opened and checked to the last
-// value: what is not finite is refused. It is a checkpoint of this library, a run, of which the last one is taken, or a
-// Mixtral or Llama of Hugging Face. It must be closed.
+// Origin is the folder or file that a run begins from which does not begin with random weights, opened and checked to the
+// last value: what is not finite is refused. It is a checkpoint of this library, a run, of which the last one is taken, a
+// Mixtral, Llama or the like of Hugging Face, or a GGUF file of one in f32, f16 or bf16. It must be closed.
 type Origin struct {
 	// Config is the architecture.
 	Config model.Config
+	// Notice is what who begins a run here should know, a sentence; "" without one.
+	Notice string
 
-	checkpoint    *Checkpoint
+	checkpoint    *Checkpoint        // of a folder, or nil
+	file          *stored.ModelFile  // or nil
 	base          *stored.FrozenBase // beside which an adapter is trained, in place of the rest; or nil
 	tokens        *tokenizer.Carried
 	moments       *safetensors.File // nil without the optimizer's state
@@ -35,10 +39,20 @@ type Origin struct {
 	momentsSHA256 string // "" without
 }
 
-// OpenOrigin opens a folder. With `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint
-// has them.
-func OpenOrigin(folder string, optimizer bool) (*Origin, error) {
-	folder, err := ResolveCheckpoint(folder, false)
+// originWeights are the weights that a run begins with, wherever they lie.
+type originWeights interface {
+	model.Weights
+	// Bytes gives a parameter's values as they are stored.
+	Bytes(name string) []byte
+}
+
+// OpenOrigin opens a folder or file. With `optimizer` the moments, the step and, in f16, the loss scale go on as the
+// checkpoint has them.
+func OpenOrigin(path string, optimizer bool) (*Origin, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return openOriginFile(path, optimizer)
+	}
+	folder, err := ResolveCheckpoint(path, false)
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +67,35 @@ func OpenOrigin(folder string, optimizer bool) (*Origin, error) {
 	return origin, nil
 }
 
+func openOriginFile(path string, optimizer bool) (*Origin, error) {
+	file, err := stored.OpenModelFile(path)
+	if err != nil {
+		return nil, err
+	}
+	origin := &Origin{Config: file.Config, file: file}
+	if optimizer {
+		err = &formats.Error{Path: path, Problem: "is a GGUF file, which has no optimizer's state to go on with"}
+		return nil, errors.Join(err, origin.Close())
+	}
+	if origin.tokens, err = file.Tokenizer(); err != nil { // of a kind that this program does not have, as a rule
+		origin.tokens, origin.Notice = tokenizer.CarryNone(), fmt.Sprintf("the tokenizer does not come along: %v", err)
+	}
+	if origin.weightsSHA256, err = origin.digestOfFinite(); err != nil {
+		return nil, errors.Join(formats.Wrap(path, err), origin.Close())
+	}
+	return origin, nil
+}
+
 // WithOrigin makes a run begin there. The tokenizer is that of the folder, unless one is given.
 func WithOrigin(origin *Origin) Option { return func(s *settings) { s.origin = origin } }
 
 // Close releases the files.
 func (o *Origin) Close() error {
-	if o.base != nil {
+	switch {
+	case o.base != nil:
 		return o.base.Close()
+	case o.file != nil:
+		return o.file.Close()
 	}
 	err := o.checkpoint.Close()
 	if o.moments != nil {
@@ -104,19 +140,49 @@ func (o *Origin) read(optimizer bool) (err error) {
 	return err
 }
 
+// weights are those that a run begins with, whose weights are all trained.
+func (o *Origin) weights() originWeights {
+	if o.file != nil {
+		return o.file
+	}
+	return o.checkpoint.weights
+}
+
+// path is that of the folder or file.
+func (o *Origin) path() string {
+	switch {
+	case o.base != nil:
+		return o.base.Model.Path
+	case o.file != nil:
+		return o.file.Model.Path
+	}
+	return o.checkpoint.Folder
+}
+
+// window is the most tokens that one sees, itself the last of them, where it does not see all of the context; 0 where it does.
+func (o *Origin) window() int {
+	switch {
+	case o.base != nil:
+		return o.base.Model.Config.Window
+	case o.file != nil:
+		return o.file.Model.Config.Window
+	}
+	return o.checkpoint.window
+}
+
 // digestOfFinite is the SHA-256 of the parameters' stored bytes, in the order of the layout. It is an error where one is
 // not a finite number.
 func (o *Origin) digestOfFinite() (string, error) {
-	digest := sha256.New()
+	digest, weights := sha256.New(), o.weights()
 	for _, spec := range model.NewLayout(o.Config).Specs {
-		values, err := o.checkpoint.weights.Floats(spec.Name)
+		values, err := weights.Floats(spec.Name)
 		if err == nil {
 			err = requireFinite(spec.Name, spec.Shape, values)
 		}
 		if err != nil {
 			return "", err
 		}
-		digest.Write(o.checkpoint.weights.Bytes(spec.Name))
+		digest.Write(weights.Bytes(spec.Name))
 	}
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
@@ -150,7 +216,7 @@ func digestOfFile(path string) (string, error) {
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
-// HasTokenizer says whether the folder has a tokenizer, which comes along.
+// HasTokenizer says whether the folder or file has a tokenizer, which comes along.
 func (o *Origin) HasTokenizer() bool { return o.tokens != nil && o.tokens.HasTokenizer() }
 
 // ofTraining says of an option of a model that its weights do not depend on it: it decides how the model is trained, and
@@ -189,6 +255,10 @@ func (o *Origin) Defaults() Config {
 
 // CheckTraining refuses training options, by name, with which no run can begin here.
 func (o *Origin) CheckTraining(config Config) error {
+	if window := o.window(); window > 0 && config.SequenceLength > window {
+		return fmt.Errorf("sequence_length is %d, but in the model of %s a token sees %d (sliding_window): give at most that",
+			config.SequenceLength, o.path(), window)
+	}
 	if o.moments == nil {
 		return nil
 	}
@@ -225,10 +295,10 @@ func (o *Origin) trainer(ctx *cuda.Context, config model.Config, train Config, m
 	if err != nil {
 		return nil, err
 	}
-	made, err := model.Load(ctx, config, o.checkpoint.weights, train.Precision, true,
+	made, err := model.Load(ctx, config, o.weights(), train.Precision, true,
 		chosen.modelOptions(ctx, config, train, experts)...)
 	if err != nil {
-		return nil, errors.Join(o.checkpoint.wrap(err), experts.Close())
+		return nil, errors.Join(wrapFile(o.path(), err), experts.Close())
 	}
 	trainer, err := NewTrainer(made, train, more...)
 	if err != nil {
@@ -248,14 +318,14 @@ func (o *Origin) trainer(ctx *cuda.Context, config model.Config, train Config, m
 	return trainer, nil
 }
 
-// record is what run.json says of it: the folder, and SHA-256 of the parameters' stored bytes, in the order of the layout,
+// record is what run.json says of it: the folder or file, and SHA-256 of the parameters' stored bytes, in the order of the layout,
 // and of the file of the moments, where they were taken along.
 func (o *Origin) record() (*formats.Object, error) {
 	if o.base != nil {
 		folder, hash, err := o.base.Record()
 		return formats.NewObject("folder", folder, "weights_sha256", hash, "optimizer_sha256", nil), err
 	}
-	folder, err := formats.Resolve(o.checkpoint.Folder)
+	folder, err := formats.Resolve(o.path())
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ type Run struct {
 	Tokenizer   tokenizer.FolderFiles // nil without one
 	Position    int                   // windows visited
 	Seconds     float64               // spent training
-	Notice      string                // what an extension does to the schedule; "" without one
+	Notice      string                // what an extension does to the schedule, or Origin's; "" without one
 
 	OnProgress func(Progress)              // called after each step, where set
 	OnRecord   func(*formats.Object) error // gets each record of the metrics file, where set
@@ -91,6 +91,9 @@ func startRun(
 		run.Tokenizer = tokens
 	case origin != nil && origin.base == nil:
 		run.Tokenizer = origin.tokens
+	}
+	if origin != nil {
+		run.Notice = origin.Notice
 	}
 	err = run.checkVocabulary(config.VocabSize)
 	if err == nil && origin != nil {

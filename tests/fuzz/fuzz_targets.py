@@ -6,6 +6,7 @@ of each, which faults where a view leaves the file), a configuration is built, t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
@@ -78,10 +79,17 @@ def use_gguf(path: Path) -> None:
 
 
 def use_gguf_model(path: Path) -> None:
-    """The model in a GGUF file."""
+    """The model in a GGUF file, and as one that trains, if it is one."""
+    from nncuda.formats import FormatError
     from nncuda.models import StoredModel
+    from nncuda.models.model_file import ModelFile
 
     touch(StoredModel.open(path))
+    with contextlib.suppress(FormatError):
+        weights = ModelFile(path)
+        for name, array in weights.tensors.items():
+            assert array.dtype.kind in "fV" and array.size > 0, name
+        weights.tokenizer()
 
 
 def touch(model: StoredModel) -> None:

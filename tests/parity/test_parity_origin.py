@@ -15,9 +15,13 @@ import pytest
 from conftest import find
 from runs import STEPS, Workshop, metrics_of
 from test_parity_runs import USAGE, WRONG_FILE, said
+from test_tokenizers import byte_level_folder
 
+from nncuda import Context
+from nncuda.convert.quantize import quantize_model
 from nncuda.formats import SafetensorsFile
 from nncuda.formats.safetensors import write_safetensors, write_safetensors_folder
+from nncuda.models import StoredModel
 from nncuda.train import list_checkpoints
 
 DONE = 10
@@ -213,6 +217,123 @@ def test_published_llama(workshop: Workshop, language: languages.Language, tmp_p
     line = ["--from", folder, "--data", workshop.folder / "wide.tokens"]
     refused = said(language.run("train", tmp_path / "biased", *line, code=WRONG_FILE))
     assert f"{folder / 'config.json'}: attention_bias is " in refused
+
+
+#: By name: the run whose last checkpoint becomes a file, changes to its config.json, the file's format, the kind of its
+#: tokenizer, the data and its sequences.
+FILES: dict[str, tuple[str, dict[str, object], str, str, str, int]] = {
+    "a Mixtral in f16": ("small", {}, "f16", "sentencepiece", "words.tokens", 16),
+    "a Llama 3 in bf16": (
+        "dense",
+        {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                          "original_max_position_embeddings": 8192}, "nncuda": {}},
+        "bf16",
+        "none",
+        "wide.tokens",
+        24,
+    ),
+    "with a byte-level tokenizer, in f32": ("small", {}, "f32", "byte-level", "words.tokens", 16),
+}  # fmt: skip
+
+
+def file_of(workshop: Workshop, case: str) -> Path:
+    of, changes, format, tokenizer, _, _ = FILES[case]
+    folder = workshop.folder / "files" / case
+    path = folder.with_suffix(".gguf")
+
+    def make() -> None:
+        shutil.copytree(list_checkpoints(origin(workshop, of) / "checkpoints")[-1], folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        if tokenizer == "byte-level":
+            for name in ("tokenizer.model", "tokenizer_config.json"):
+                (folder / name).unlink()
+            byte_level_folder(folder, add_bos_token=True, chat_template="{{ messages }}")
+        with Context() as ctx:
+            quantize_model(StoredModel.open(folder), path, format, ctx)
+            if format == "f16":
+                quantize_model(StoredModel.open(folder), path.with_suffix(".q8_0"), "q8_0", ctx)
+
+    workshop.once(f"file-{case}", make)
+    return path
+
+
+def begun_file(workshop: Workshop, language: str, case: str, threads: int = 1) -> Path:
+    _, _, _, _, data, length = FILES[case]
+    path, run = file_of(workshop, case), workshop.folder / "runs" / f"file-{language}-{case}"
+    line = ["--from", path, "--data", workshop.folder / data, *USUAL, "--steps", 2, "--sequence-length", length]
+    workshop.once(run.name, lambda: find(language).run("train", run, *line, "--threads", threads))
+    return run
+
+
+@pytest.mark.case("training that begins with a GGUF file in f32, f16 or bf16")
+@pytest.mark.parametrize("case", FILES)
+def test_files(workshop: Workshop, language: languages.Language, case: str) -> None:
+    """The tokenizer comes along, as the files of a folder: the same ones."""
+    expected, run = begun_file(workshop, "python", case, 2), begun_file(workshop, language.name, case)
+    assert not (difference := differences.of_runs(expected, run)), difference
+    records = [json.loads((one / "run.json").read_text())["from"] for one in (expected, run)]
+    assert records[0] == records[1] and records[0]["folder"].endswith(".gguf")
+    last = list_checkpoints(run / "checkpoints")[-1]
+    kept = {"sentencepiece": "tokenizer.model", "byte-level": "tokenizer.json"}.get(FILES[case][3])
+    assert [name for name in ("tokenizer.model", "tokenizer.json") if (last / name).exists()] == [kept][
+        : kept is not None
+    ]
+
+
+MISTRAL = [*USUAL, "--steps", 2]
+
+
+def mistral(workshop: Workshop) -> Path:
+    """In bf16, with a window that is narrower than its context."""
+    folder = workshop.folder / "files" / "mistral"
+
+    def make() -> None:
+        source = list_checkpoints(origin(workshop, "dense") / "checkpoints")[-1]
+        folder.mkdir(parents=True)
+        stored = SafetensorsFile(source / "model.safetensors")
+        write_safetensors(
+            folder / "model.safetensors", {name: one.astype(ml_dtypes.bfloat16) for name, one in stored.items()}
+        )
+        config = json.loads((source / "config.json").read_text())
+        for name in ("nncuda", "attention_bias", "mlp_bias"):
+            del config[name]
+        (folder / "config.json").write_text(json.dumps(config | {"model_type": "mistral", "sliding_window": 20}))
+
+    workshop.once("mistral", make)
+    return folder
+
+
+def begun_mistral(workshop: Workshop, language: str) -> Path:
+    run = workshop.folder / "runs" / f"mistral-{language}"
+    line = ["--from", mistral(workshop), "--data", workshop.folder / "wide.tokens", *MISTRAL, "--sequence-length", 20]
+    workshop.once(run.name, lambda: find(language).run("train", run, *line))
+    return run
+
+
+@pytest.mark.case("training that begins with a Mistral of Hugging Face")
+def test_published_mistral(workshop: Workshop, language: languages.Language) -> None:
+    """With sequences that fit into its window, which its checkpoints have as their context."""
+    expected, run = (begun_mistral(workshop, name) for name in ("python", language.name))
+    assert not (difference := differences.of_runs(expected, run)), difference
+    saved = json.loads((list_checkpoints(run / "checkpoints")[-1] / "config.json").read_text())
+    assert (saved["model_type"], saved["max_position_embeddings"]) == ("llama", 20)
+
+
+@pytest.mark.case("files that no run begins with, and sequences beyond a window")
+@pytest.mark.parametrize("name", languages.NAMES[1:])
+def test_refused_files(workshop: Workshop, name: str, tmp_path: Path) -> None:
+    """Python's are in tests/python/test_begun_from_files.py."""
+    folder, blocks = mistral(workshop), file_of(workshop, "a Mixtral in f16").with_suffix(".q8_0")
+    line = ["--data", workshop.folder / "wide.tokens", *MISTRAL, "--sequence-length", 21]
+    for given, words in (
+        (["--from", folder], f"sequence_length is 21, but in the model of {folder} a token sees 20 (sliding_window): "),
+        (["--from", folder, "--lora-rank", 2], "a token sees 20 (sliding_window): give at most that"),
+        (["--from", blocks], "is in q8_0; all weights are trained of files in f32, f16 or bf16: give one of these, or"),
+        (["--from", blocks.with_suffix(".gguf"), "--with-optimizer"], "has no optimizer's state to go on with"),
+    ):
+        assert words in said(find(name).run("train", tmp_path / "no", *line, *given, code=WRONG_FILE))
+    assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.case("training that begins with a BitNet of Hugging Face, in bf16")

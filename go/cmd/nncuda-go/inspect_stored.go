@@ -178,7 +178,7 @@ func describeOther(folder string, why error) (content *formats.Object, err error
 // isKnownKind says whether a config.json is that of a dense model or a BitNet.
 func isKnownKind(config *formats.Object) bool {
 	kind, _ := config.Get("model_type").(string)
-	return slices.Contains([]string{"llama", "qwen2", "qwen3", "bitnet"}, kind)
+	return slices.Contains([]string{"llama", "qwen2", "qwen3", "bitnet", "mistral"}, kind)
 }
 
 // tensorRow is a tensor in a description.

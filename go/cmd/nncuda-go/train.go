@@ -44,13 +44,13 @@ stopped. SIGINT or SIGTERM ends it after the current step, with a checkpoint; a 
 --extend --steps N makes a run longer; the other options of its learning rate may change, too. The cosine is then
 stretched to the new end, so that the rate jumps; a line on standard error says how.
 
---from FOLDER begins with trained weights instead of random ones. The sizes of the model are the folder's; other
+--from MODEL begins with trained weights instead of random ones. The sizes of the model are those there; other
 values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
-defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
+defaults, not at a preset's, with 1000 steps and a rate of 5e-5. Checkpoints are folders, whatever MODEL is.
 
---from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama or Qwen, a
-folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands takes, as it
-takes RUN. The rate is 2e-4 by default.
+--from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama, Mistral or
+Qwen, a folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands
+takes, as it takes RUN. The rate is 2e-4 by default.
 
 A run that needs more memory than the device has free ("nncuda-go plan") is not started.
 
@@ -76,8 +76,8 @@ If standard output is not a terminal, the lines of RUN/metrics.jsonl are written
 	set.StringVar(&flags.heldOut, "held-out", "", "The same, for evaluation.")
 	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data, which is saved with the checkpoints.")
 	set.StringVar(&flags.from, "from", "",
-		"Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face; with "+
-			"--lora-rank, train beside these, or beside a GGUF file.")
+		"Begin with weights and tokenizer of a checkpoint, a run, a Mixtral, Llama, Mistral or Qwen of Hugging Face, or a "+
+			"GGUF file of one in f32, f16 or bf16; with --lora-rank, train beside any of these.")
 	set.BoolVar(&flags.withOptimizer, "with-optimizer", false,
 		"With --from: also with the moments, the step and the loss scale of that checkpoint.")
 	set.BoolVar(&flags.resume, "resume", false,

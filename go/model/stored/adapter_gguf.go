@@ -130,6 +130,11 @@ func inOrderOfFolders(tensor formats.StoredTensor, name string, headDim int) for
 	if !IsRotated(name) || len(tensor.Shape) != 2 || tensor.Shape[0]%headDim != 0 {
 		return tensor
 	}
+	return rowsInOrder(tensor, headDim)
+}
+
+// rowsInOrder gives the rows of heads whose pairs lie side by side in the order of half-split pairs.
+func rowsInOrder(tensor formats.StoredTensor, headDim int) formats.StoredTensor {
 	size, data := tensor.RowBytes(), make([]byte, len(tensor.Data))
 	for first := 0; first < tensor.Rows(); first += headDim {
 		for from, to := range InterleavedOrder(headDim) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -37,7 +36,7 @@ func OpenFrozenBase(path string) (*FrozenBase, error) {
 		return nil, err
 	}
 	base := &FrozenBase{Model: opened}
-	if base.Config, err = trainedConfig(opened.Config); err != nil {
+	if base.Config, err = configBeside(opened.Config); err != nil {
 		return nil, errors.Join(formats.Wrap(opened.Path, err), opened.Close())
 	}
 	return base, nil
@@ -45,62 +44,6 @@ func OpenFrozenBase(path string) (*FrozenBase, error) {
 
 // Close releases the files. Closing twice is fine.
 func (b *FrozenBase) Close() error { return b.Model.Close() }
-
-// trainedConfig gives the sizes of a stored model as those of one that trains. Its context is what all of its layers see. An
-// error for a model beside which no adapter is trained, which names what it has.
-func trainedConfig(config LlamaConfig) (model.Config, error) {
-	number := func(value float64) string { return formats.Shown(value) }
-	truth := func(value bool) string { return formats.Shown(value) }
-	for _, part := range []struct{ name, found, usual string }{
-		{"num_experts", fmt.Sprint(config.NumExperts), "0"},
-		{"ternary", truth(config.Ternary), truth(false)},
-		{"activation", formats.Shown(config.Activation), formats.Shown(SiLU)},
-		{"sub_norms", truth(config.SubNorms), truth(false)},
-		{"post_norms", truth(config.PostNorms), truth(false)},
-		{"norms_less_one", truth(config.NormsLessOne), truth(false)},
-		{"sinks", truth(config.Sinks), truth(false)},
-		{"embedding_scale", number(config.EmbeddingScale), number(1)},
-		{"residual_scale", number(config.ResidualScale), number(1)},
-		{"attention_scale", number(config.AttentionScale), number(0)},
-		{"logits_scaling", number(config.LogitsScaling), number(1)},
-		{"scores_cap", number(config.ScoresCap), number(0)},
-		{"logits_cap", number(config.LogitsCap), number(0)},
-		{"local_rope_base", number(config.LocalRopeBase), number(0)},
-	} {
-		if part.found != part.usual {
-			return model.Config{}, otherPart(part.name, part.found, part.usual)
-		}
-	}
-	scalings := []string{ScalingNone, ScalingLinear, ScalingNTK, ScalingLlama3}
-	switch {
-	case config.QKNorm == NormOfAll:
-		return model.Config{}, otherPart("qk_norm", formats.Shown(config.QKNorm), "'none' or 'head'")
-	case !slices.Contains(scalings, config.Rope.Scaling):
-		return model.Config{}, otherPart("rope.scaling", formats.Shown(config.Rope.Scaling), "'"+strings.Join(scalings, "' or '")+"'")
-	case config.Rope.Rotated != 0 && config.Rope.Rotated != config.HeadDim:
-		return model.Config{}, otherPart("rope.rotated", fmt.Sprint(config.Rope.Rotated), "0, which is all of a head")
-	}
-	made, err := model.Preset("6.9b") // of which only what an adapter's base has not stays
-	if err != nil {
-		return made, err
-	}
-	context := config.Context
-	if config.Window > 0 {
-		context = min(context, config.Window)
-	}
-	made.VocabSize, made.HiddenSize, made.NumLayers = config.VocabSize, config.HiddenSize, config.NumLayers
-	made.NumHeads, made.NumKVHeads, made.HeadDim = config.NumHeads, config.NumKVHeads, config.HeadDim
-	made.NumExperts, made.ExpertsPerToken, made.FFNSize = 0, 0, config.FFNSize
-	made.Context, made.ExtendedContext = context, context
-	made.RopeBase, made.NTKAlpha, made.NormEps = config.Rope.Base, 1, config.NormEps
-	made.QKVBias, made.QKNorm = config.QKVBias && config.QKNorm == NoNorm, config.QKNorm == NormOfHead
-	made.TieEmbeddings = config.TieEmbeddings
-	return made, made.Validate()
-}
-
-func otherPart(name, found, usual string) error {
-	return fmt.Errorf("%s is %s; adapters are trained beside models with %s", name, found, usual)
-}
 
 // SHA256 is that of the tensors' stored bytes, one after the other in the order of LlamaConfig.Shapes, a tied head once. An
 // error where one in f32, f16 or bf16 is not finite.
@@ -175,7 +118,7 @@ func (b *FrozenBase) Rope() (*layer.RopeTables, error) {
 
 // Matrix copies a matrix to the device, u8 [rows, row bytes], and gives its format.
 func (b *FrozenBase) Matrix(ctx *cuda.Context, name string) (*tensor.Tensor, cuda.Format, error) {
-	part := b.inOrder(name, b.Model.Parts(name)[0])
+	part := b.Model.Config.inOrder(name, b.Model.Parts(name)[0])
 	made, err := tensor.New(ctx, cuda.U8, part.Rows(), part.RowBytes())
 	if err == nil {
 		err = made.Upload(part.Bytes())
@@ -190,35 +133,9 @@ func (b *FrozenBase) Vector(ctx *cuda.Context, name string) (*tensor.Tensor, err
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	values, err := parts[0].Floats()
+	values, err := b.Model.Config.inOrder(name, parts[0]).Floats()
 	if err != nil {
 		return nil, formats.Wrap(b.Model.Path, err)
 	}
-	if b.isReordered(name) {
-		order, made := InterleavedOrder(b.Config.HeadDim), make([]float32, len(values))
-		for first := 0; first < len(values); first += len(order) {
-			for from, to := range order {
-				made[first+to] = values[first+from]
-			}
-		}
-		values = made
-	}
 	return tensor.From(ctx, values, len(values))
-}
-
-// isReordered says whether a tensor is of queries or keys whose pairs lie side by side.
-func (b *FrozenBase) isReordered(name string) bool {
-	if b.Model.Config.Rope.Layout == RopeHalf {
-		return false
-	}
-	rotated := []string{".q_proj.bias", ".k_proj.bias", ".q_norm.weight", ".k_norm.weight"}
-	return IsRotated(name) || slices.ContainsFunc(rotated, func(end string) bool { return strings.HasSuffix(name, end) })
-}
-
-// inOrder gives a matrix of queries or keys with half-split pairs.
-func (b *FrozenBase) inOrder(name string, part formats.StoredTensor) formats.StoredTensor {
-	if !b.isReordered(name) {
-		return part
-	}
-	return inOrderOfFolders(part, name, b.Config.HeadDim)
 }

@@ -52,8 +52,8 @@ from .terminal import console, count_text, tell
     "--from",
     "from_folder",
     type=click.Path(exists=True, path_type=Path),
-    help="Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face; with "
-    "--lora-rank, train beside these, or beside a GGUF file.",
+    help="Begin with weights and tokenizer of a checkpoint, a run, a Mixtral, Llama, Mistral or Qwen of Hugging Face, "
+    "or a GGUF file of one in f32, f16 or bf16; with --lora-rank, train beside any of these.",
 )
 @click.option(
     "--with-optimizer",
@@ -100,13 +100,13 @@ def train(
     --extend --steps N makes a run longer; the other options of its learning rate may change, too. The cosine is then
     stretched to the new end, so that the rate jumps; a line on standard error says how.
 
-    --from FOLDER begins with trained weights instead of random ones. The sizes of the model are the folder's; other
+    --from MODEL begins with trained weights instead of random ones. The sizes of the model are those there; other
     values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
-    defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
+    defaults, not at a preset's, with 1000 steps and a rate of 5e-5. Checkpoints are folders, whatever MODEL is.
 
-    --from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama or Qwen, a
-    folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands takes, as it
-    takes RUN. The rate is 2e-4 by default.
+    --from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama, Mistral or
+    Qwen, a folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands
+    takes, as it takes RUN. The rate is 2e-4 by default.
 
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
@@ -136,8 +136,6 @@ def train(
                 changes = {name: None if value == "none" else value for name, value in given.items()}
                 take_up = TrainingRun.extend if extend else TrainingRun.resume
                 training = _take_up(take_up, run, ctx, data, held_out, start_anyway, changes, comm, seat)
-                if training.notice is not None and first:
-                    click.echo(training.notice, err=True)
             else:
                 file = read_config(config_path) if config_path else ConfigFile()
                 paths = _data_paths(file, data, held_out, tokenizer_path)
@@ -150,6 +148,8 @@ def train(
                 if not start_anyway:
                     require_fit(ctx, model, options, held_out=paths[1] is not None, seat=seat)
                 training = _start(run, ctx, model, options, *paths, comm, expert_parallel, origin)
+        if training.notice is not None and first:
+            click.echo(training.notice, err=True)
         if first:
             run_to_end = run_with_progress if sys.stdout.isatty() else run_with_records
         else:

@@ -5,45 +5,41 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from ..device import Comm, Context
 from ..dtypes import to_numpy
 from ..formats import read_safetensors_folder, write_folder
 from ..formats.errors import told_of, unreadable
 from ..formats.json_values import read_json
 from ..formats.run_folder import check_no_adapter, last_checkpoint
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, SafetensorsFolderLayout
-from ..layers import ExpertParallel
 from ..tokenizer import Tokenizer
 from ..tokenizer.carried import CarriedTokenizer
 from ..tokenizer.to_folder import special_ids, write_tokenizer
-from .config import MoEConfig, Precision
-from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
+from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral, window_from_mixtral
 from .moe import MoETransformer
 from .parameters import ParameterLayout, own_parts
 from .transformer import check_names, on_host
+from .weights import ModelWeights
 
 
-class ModelFolder:
-    """A folder with a model, opened: all of it checked except the values of the tensors, nothing loaded yet.
-
-    `config` is the model's, `files` what was opened, `tensors` has the arrays by the names of `ParameterLayout`.
-    """
+class ModelFolder(ModelWeights):
+    """A folder with a model, opened: all of it checked except the values of the tensors, nothing loaded yet. `files` is
+    what was opened."""
 
     def __init__(self, folder: str | os.PathLike[str]):
-        self.folder = Path(folder)
+        self.folder = self.path = Path(folder)
         if not self.folder.is_dir():
             raise unreadable(folder, "is not a folder", errno.ENOTDIR if self.folder.exists() else errno.ENOENT)
         check_no_adapter(self.folder)
         with told_of(self.folder / "config.json"):
-            self.config: MoEConfig = config_from_mixtral(read_json(self.folder / "config.json"))
+            values = read_json(self.folder / "config.json")
+            self.config = config_from_mixtral(values)
+            self.window = window_from_mixtral(values)
         self.files: SafetensorsFolder = read_safetensors_folder(self.folder)
         with told_of(self.folder):
-            self.tensors: Mapping[str, np.ndarray] = parameters_from_mixtral(self.files, self.config.tie_embeddings)
+            self.tensors = parameters_from_mixtral(self.files, self.config.tie_embeddings)
             layout = ParameterLayout(self.config)
             check_names(self.tensors, layout.shapes())
             for name, shape in layout.shapes().items():
@@ -55,30 +51,6 @@ class ModelFolder:
     def of(cls, path: str | os.PathLike[str]) -> ModelFolder:
         """The folder itself, or the last checkpoint of a run."""
         return cls(last_checkpoint(path))
-
-    def model(
-        self,
-        ctx: Context,
-        *,
-        training: bool = False,
-        precision: Precision = "f32",
-        experts: ExpertParallel | None = None,
-        comm: Comm | None = None,
-        partition_gradients: bool = False,
-    ) -> MoETransformer:
-        """The model with these weights, to compute in `precision`; of `experts`, and of what the ranks of `comm` train,
-        what this rank is to hold."""
-        with told_of(self.folder):
-            return MoETransformer.from_arrays(
-                ctx,
-                self.config,
-                self.tensors,
-                training=training,
-                precision=precision,
-                experts=experts,
-                comm=comm,
-                partition_gradients=partition_gradients,
-            )
 
 
 def save_model(folder: str | os.PathLike[str], model: MoETransformer, tokenizer: Tokenizer | None = None) -> None:

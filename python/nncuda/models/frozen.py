@@ -15,73 +15,13 @@ import numpy as np
 
 from ..device import Context, Tensor
 from ..formats.block_formats import FORMATS, StoredTensor
-from ..formats.errors import FormatError, shown, told_of
+from ..formats.errors import FormatError, told_of
 from ..formats.mapped import release
 from ..layers import RopeTables
-from .adapter_gguf import interleaved_order
-from .config import MoEConfig
-from .llama import LlamaConfig
 from .stored import StoredModel
+from .trainable import config_beside, half_split
 
-_ROTATED = (".q_proj.weight", ".k_proj.weight", ".q_proj.bias", ".k_proj.bias", ".q_norm.weight", ".k_norm.weight")
 _PIECE = 1 << 24  # bytes of a tensor that are looked at together
-
-#: What a layer may have that those which train have not, and what it then is.
-_PLAIN: dict[str, object] = {
-    "num_experts": 0,
-    "ternary": False,
-    "activation": "silu",
-    "sub_norms": False,
-    "post_norms": False,
-    "norms_less_one": False,
-    "sinks": False,
-    "embedding_scale": 1.0,
-    "residual_scale": 1.0,
-    "attention_scale": 0.0,
-    "logits_scaling": 1.0,
-    "scores_cap": 0.0,
-    "logits_cap": 0.0,
-    "local_rope_base": 0.0,
-}
-_SCALINGS = ("none", "linear", "ntk", "llama3")
-
-
-def trained_config(config: LlamaConfig) -> MoEConfig:
-    """The sizes of a stored model as those of one that trains. Its context is what all of its layers see. ValueError
-    for a model beside which no adapter is trained, which names what it has."""
-    for name, usual in _PLAIN.items():
-        if getattr(config, name) != usual:
-            raise ValueError(_other(name, getattr(config, name), f"{usual!r}"))
-    if config.qk_norm == "whole":
-        raise ValueError(_other("qk_norm", config.qk_norm, "'none' or 'head'"))
-    if config.rope.scaling not in _SCALINGS:
-        raise ValueError(_other("rope.scaling", config.rope.scaling, " or ".join(map(repr, _SCALINGS))))
-    if config.rope.rotated not in (0, config.head_dim):
-        raise ValueError(_other("rope.rotated", config.rope.rotated, "0, which is all of a head"))
-    context = min(config.context, config.window or config.context)
-    return MoEConfig(
-        vocab_size=config.vocab_size,
-        hidden_size=config.hidden_size,
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        num_kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        num_experts=0,
-        experts_per_token=0,
-        ffn_size=config.ffn_size,
-        context=context,
-        extended_context=context,
-        rope_base=config.rope.base,
-        ntk_alpha=1.0,
-        norm_eps=config.norm_eps,
-        qkv_bias=config.qkv_bias and config.qk_norm == "none",
-        qk_norm=config.qk_norm == "head",
-        tie_embeddings=config.tie_embeddings,
-    )
-
-
-def _other(name: str, value: object, usual: str) -> str:
-    return f"{name} is {shown(value)}; adapters are trained beside models with {usual}"
 
 
 class FrozenBase:
@@ -95,7 +35,7 @@ class FrozenBase:
     def __init__(self, model: str | os.PathLike[str] | StoredModel):
         self.stored = model if isinstance(model, StoredModel) else StoredModel.open(model)
         with told_of(self.stored.path):
-            self.config = trained_config(self.stored.config)
+            self.config = config_beside(self.stored.config)
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -125,14 +65,15 @@ class FrozenBase:
     def matrix(self, ctx: Context, name: str) -> tuple[Tensor, int]:
         """A copy on the device, u8 [rows, row_bytes], and its NNCUDA_FORMAT_*."""
         stored = self.stored.tensors[name]
-        rows = self._in_order(name, stored.rows())
+        rows = half_split(self.stored.config, name, stored.rows())
         copied = ctx.tensor(np.ascontiguousarray(rows))
         release(stored.data)
         return copied, stored.code
 
     def vector(self, ctx: Context, name: str) -> Tensor:
         """A norm's gain or a bias, in f32."""
-        return ctx.tensor(np.ascontiguousarray(self._in_order(name, self.stored.tensors[name].f32().reshape(-1))))
+        values = self.stored.tensors[name].f32().reshape(-1)
+        return ctx.tensor(np.ascontiguousarray(half_split(self.stored.config, name, values)))
 
     def has(self, name: str) -> bool:
         return name in self.stored.tensors
@@ -140,13 +81,6 @@ class FrozenBase:
     def _names(self) -> list[str]:
         tied = self.config.tie_embeddings
         return [name for name in self.stored.config.shapes() if not (tied and name == "lm_head.weight")]
-
-    def _in_order(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """What is of queries or keys, with half-split pairs."""
-        if self.stored.config.rope.layout == "half" or not name.endswith(_ROTATED):
-            return rows
-        order = np.argsort(interleaved_order(self.config.head_dim))
-        return rows.reshape(-1, len(order), *rows.shape[1:])[:, order].reshape(rows.shape)
 
     def _check_finite(self, tensor: StoredTensor, first: int, rows: np.ndarray) -> None:
         dtype = FORMATS[tensor.format].numpy

@@ -1,5 +1,5 @@
 """A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of
-Llama, Qwen2, Qwen3 or BitNet, and back.
+Llama, Qwen2, Qwen3 or BitNet, and back. A Mistral, too, is read: within its window it is a Llama, and written as one.
 
 Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -33,6 +33,7 @@ _TO_MIXTRAL = {
     "aux_alpha": "router_aux_loss_coef",
     "init_std": "initializer_range",
 }
+_CONTEXT = _TO_MIXTRAL["context"]
 _OURS = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
 
 # The same of a dense model, whose options of experts and router have one value.
@@ -53,6 +54,7 @@ _DENSE: dict[str, tuple[str, dict[str, object]]] = {
     "qwen2": ("Qwen2ForCausalLM", {"use_sliding_window": False}),
     "qwen3": ("Qwen3ForCausalLM", {"attention_bias": False, "use_sliding_window": False}),
     "bitnet": ("BitNetForCausalLM", {"attention_bias": False}),
+    "mistral": ("MistralForCausalLM", {}),
 }
 #: With which transformers rounds master weights while it runs.
 _ONLINE = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online"}
@@ -100,7 +102,8 @@ def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
 
 
 def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
-    """Reads the content of a `config.json` of a Mixtral, Llama, Qwen2, Qwen3 or BitNet, of this program or another.
+    """Reads the content of a `config.json` of a Mixtral, Llama, Qwen2, Qwen3, BitNet or Mistral, of this program or
+    another. The context of a Mistral is no longer than its window.
 
     Raises ValueError when it is of another model, lacks something, or asks for what this model does not do.
     """
@@ -132,7 +135,9 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
         raise ValueError("num_local_experts is 0; a model of type 'mixtral' has experts")
     options |= _rope_from_folder(values, FAMILIES[str(kind)].rope_base if dense else 1e6)
     window = None if "use_sliding_window" in fixed else values.get("sliding_window")  # which means nothing there
-    if window is not None and _whole(values, "sliding_window") < _whole(options, "context"):
+    if kind == "mistral":
+        options["context"] = window_from_mixtral(values) or options["context"]
+    elif window is not None and _whole(values, "sliding_window") < _whole(options, "context"):
         raise ValueError(
             f"sliding_window is {shown(window)}; this model attends to all of its context ({shown(options['context'])})"
         )
@@ -143,6 +148,19 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
     if "extended_context" not in extra:
         options.update(extended_context=options["context"], ntk_alpha=1.0)
     return MoEConfig.from_dict({**options, **extra})
+
+
+def window_from_mixtral(values: Mapping[str, object]) -> int:
+    """The most tokens that one sees of those before it and itself, by the content of a `config.json`, where that is
+    fewer than the context; 0 where a token sees all."""
+    if values.get("model_type") != "mistral":
+        return 0
+    family = FAMILIES["mistral"]
+    window, context = values.get("sliding_window", family.window), values.get(_CONTEXT)
+    if window is None:
+        return 0
+    seen = _whole({"sliding_window": window}, "sliding_window")
+    return 0 if seen >= (_whole(values, _CONTEXT) if context is not None else family.context or 0) else seen
 
 
 def _usual_of_dense(values: Mapping[str, object], kind: str) -> dict[str, object]:

@@ -1,4 +1,5 @@
-"""The tokenizer of a folder as a run carries it from checkpoint to checkpoint: its files, byte for byte.
+"""The tokenizer of a model as a run carries it from checkpoint to checkpoint: the files of a folder, byte for byte, or
+those that a GGUF file's tokenizer makes.
 
 What a model was published with is more than ids and pieces: the chat template, the names of special tokens, the
 defaults of sampling. All of it stays as it was.
@@ -8,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..formats.errors import FormatError, shown
 from ..formats.json_values import read_json
 from ..formats.limits import COUNT, JSON_BYTES, TEMPLATE_BYTES, TOKENIZER_JSON_BYTES, TOKENIZER_MODEL_BYTES
 from ..formats.regular import present, read_regular
+from .to_folder import gguf_tokenizer_files, special_ids
+from .tokenizer import TextTokenizer
 
 #: The files that are carried, and how many bytes each may have.
 TOKENIZER_FILES = {
@@ -37,7 +41,7 @@ class CarriedTokenizer:
 
     @classmethod
     def of(cls, folder: Path) -> CarriedTokenizer:
-        """Those of a model's folder, which may have none. FormatError for one that cannot be read or is too large."""
+        """That of a model's folder, which may have none. FormatError for one that cannot be read or is too large."""
         config = folder / "config.json"
         values = read_json(config)
         ids = {name: values.get(name) for name in _IDS}
@@ -51,6 +55,19 @@ class CarriedTokenizer:
             name: read_regular(folder / name, most) for name, most in TOKENIZER_FILES.items() if present(folder / name)
         }
         return cls(contents, ids)
+
+    @classmethod
+    def of_gguf(cls, tokenizer: TextTokenizer | None, metadata: Mapping[str, Any], source: Path) -> CarriedTokenizer:
+        """That of a GGUF file, which has these metadata and may have no tokenizer. FormatError for a chat template that
+        is none."""
+        if tokenizer is None:
+            return cls.none()
+        return cls(gguf_tokenizer_files(tokenizer, metadata, source), special_ids(tokenizer))
+
+    @classmethod
+    def none(cls) -> CarriedTokenizer:
+        """That of a model without one."""
+        return cls({}, dict.fromkeys(_IDS))
 
     @property
     def has_tokenizer(self) -> bool:

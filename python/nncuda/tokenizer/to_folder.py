@@ -35,39 +35,51 @@ def transformers_class(tokenizer: TextTokenizer) -> str:
 
 def write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     """Writes into `folder` tokenizer.model, tokenizer_config.json and generation_config.json."""
-    _write(folder, tokenizer, tokenizer.end_id, None)
+    _write(folder, _files(tokenizer, tokenizer.end_id, None))
 
 
 def write_gguf_tokenizer(metadata: Mapping[str, Any], source: Path, folder: Path) -> None:
-    """Writes the tokenizer of a GGUF file into `folder`: tokenizer.json or tokenizer.model, tokenizer_config.json with
-    the chat template, and generation_config.json; nothing when there is no tokenizer. FormatError when it is wrong."""
+    """Writes into `folder` the `gguf_tokenizer_files`; nothing when there is no tokenizer."""
     tokenizer = tokenizer_from_gguf(metadata, source)
     if tokenizer is not None:
-        end = metadata.get("tokenizer.ggml.eos_token_id", -1)
-        _write(folder, tokenizer, end, template_from_gguf(metadata, source))
+        _write(folder, gguf_tokenizer_files(tokenizer, metadata, source))
 
 
-def _write(folder: Path, tokenizer: TextTokenizer, end: int, template: str | None) -> None:
+def gguf_tokenizer_files(tokenizer: TextTokenizer, metadata: Mapping[str, Any], source: Path) -> dict[str, bytes]:
+    """The files by name of the tokenizer that a GGUF file has: tokenizer.json or tokenizer.model, tokenizer_config.json
+    with the chat template, and generation_config.json. FormatError for a template that is none."""
+    end = metadata.get("tokenizer.ggml.eos_token_id", -1)
+    return _files(tokenizer, end, template_from_gguf(metadata, source))
+
+
+def _files(tokenizer: TextTokenizer, end: int, template: str | None) -> dict[str, bytes]:
     def name(token: int) -> str | None:
         return tokenizer.piece(token) if token >= 0 else None
 
+    files: dict[str, bytes] = {}
     described: dict[str, Any] = {"add_bos_token": tokenizer.adds_begin, "add_eos_token": False}
     described |= {"bos_token": name(tokenizer.begin_id), "eos_token": name(end)}
     if isinstance(tokenizer, Tokenizer):
-        (folder / "tokenizer.model").write_bytes(tokenizer.model)
+        files["tokenizer.model"] = tokenizer.model
         described |= {"unk_token": name(tokenizer.unknown_id), "pad_token": name(tokenizer.pad_id)}
         # transformers 4 puts a space before every text unless told otherwise, whatever the model's file says; "legacy"
         # has it begin again after a control token, as SentencePiece does.
         described["add_prefix_space"] = PieceModel.from_bytes(tokenizer.model).add_dummy_prefix
         described |= {"legacy": True, "clean_up_tokenization_spaces": False}
     else:
-        (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")  # type: ignore[attr-defined]
+        files["tokenizer.json"] = tokenizer.to_json().encode("utf-8")  # type: ignore[attr-defined]
     described["tokenizer_class"] = transformers_class(tokenizer)
     if template is not None:
         described["chat_template"] = template
-    _write_json(folder / "tokenizer_config.json", described)
-    _write_json(folder / "generation_config.json", special_ids(tokenizer))
+    files["tokenizer_config.json"] = _json(described)
+    files["generation_config.json"] = _json(special_ids(tokenizer))
+    return files
 
 
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _json(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).write_bytes(content)

@@ -52,7 +52,7 @@ class FrozenOrigin(Beginning):
 
     def __init__(self, path: str | os.PathLike[str]):
         self.base = FrozenBase(path)
-        super().__init__(self.base.stored.path, self.base.config)
+        super().__init__(self.base.stored.path, self.base.config, self.base.stored.config.window)
         self._record = self.base.record()  # which reads all of it: before anything is begun
 
     def options(self) -> dict[str, object]:

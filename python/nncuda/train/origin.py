@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from ..device import Comm, Context
-from ..formats import SafetensorsFile
+from ..formats import FormatError, SafetensorsFile
 from ..formats.errors import shown, told_of
 from ..formats.regular import open_regular
 from ..layers import ExpertParallel
 from ..models import MoEConfig, MoETransformer, ParameterLayout
+from ..models.model_file import ModelFile
 from ..tokenizer.carried import CarriedTokenizer
-from .checkpoint import Checkpoint, resolve_checkpoint
+from .checkpoint import Checkpoint, TrainingState, resolve_checkpoint
 from .config import TrainConfig
 from .replicas import partitions_gradients
 from .trainer import Trainer
@@ -45,17 +46,26 @@ def random_weights(
 
 
 class Beginning:
-    """Where a run begins that has its model from there: a folder or a file, and the model's options."""
+    """Where a run begins that has its model from there: a folder or a file, the model's options, and its `window` where
+    a token does not see all of what came before."""
 
     #: Options of the model that a run may have otherwise.
     free: tuple[str, ...] = ()
+    #: What who begins a run here should know, a sentence.
+    notice: str | None = None
 
-    def __init__(self, path: Path, config: MoEConfig):
+    def __init__(self, path: Path, config: MoEConfig, window: int = 0):
         self.path = path
         self.config = config
+        self._window = window
 
     def check(self, model: MoEConfig, train: TrainConfig) -> None:
         """ValueError, which begins with the option, when a run with these options cannot begin here."""
+        if self._window and train.sequence_length > self._window:
+            raise ValueError(
+                f"sequence_length is {train.sequence_length}, but in the model of {self.path} a token sees "
+                f"{self._window} (sliding_window): give at most that"
+            )
         for name, value in self.config.to_dict().items():
             if name not in self.free and getattr(model, name) != value:
                 raise ValueError(self.contradiction(name, getattr(model, name)))
@@ -69,24 +79,38 @@ class Beginning:
 
 
 class Origin(Beginning):
-    """The folder that a run begins from, opened and checked to the last value: what is not finite is refused.
+    """The folder or file that a run begins from, opened and checked to the last value: what is not finite is refused.
 
-    It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral or Llama of Hugging Face.
-    With `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint has them.
+    It is a checkpoint of this library, a run, of which the last one is taken, a Mixtral, Llama or the like of Hugging
+    Face, or a GGUF file of one in f32, f16 or bf16. With `optimizer` the moments, the step and, in f16, the loss scale
+    go on as the checkpoint has them.
 
     config            the architecture
     tokenizer         what the run's checkpoints carry on
     """
 
     free = OF_TRAINING
+    tokenizer: CarriedTokenizer
 
-    def __init__(self, folder: str | os.PathLike[str], optimizer: bool = False):
-        self._checkpoint = Checkpoint(resolve_checkpoint(folder))
-        super().__init__(self._checkpoint.folder, self._checkpoint.config)
-        self.tokenizer = CarriedTokenizer.of(self._checkpoint.folder)
-        self._moments: SafetensorsFile | None = self._checkpoint.moments() if optimizer else None
-        with told_of(self._checkpoint.folder):
-            self._weights_sha256 = _digest_of_finite(self._checkpoint.tensors, ParameterLayout(self.config))
+    def __init__(self, path: str | os.PathLike[str], optimizer: bool = False):
+        self._weights: Checkpoint | ModelFile = _open(path)
+        super().__init__(self._weights.path, self._weights.config, self._weights.window)
+        self._moments: SafetensorsFile | None = None
+        self._state: TrainingState | None = None  # where the training stands that is taken along
+        if isinstance(self._weights, ModelFile):
+            if optimizer:
+                raise FormatError(self.path, "is a GGUF file, which has no optimizer's state to go on with")
+            try:
+                self.tokenizer = self._weights.tokenizer()
+            except FormatError as error:  # of a kind that this program does not have, as a rule
+                self.tokenizer = CarriedTokenizer.none()
+                self.notice = f"the tokenizer does not come along: {error}"
+        else:
+            self.tokenizer = CarriedTokenizer.of(self.path)
+            if optimizer:
+                self._moments, self._state = self._weights.moments(), self._weights.training
+        with told_of(self.path):
+            self._weights_sha256 = _digest_of_finite(self._weights.tensors, ParameterLayout(self.config))
         self._moments_sha256: str | None = None
         if self._moments is not None:
             with told_of(self._moments.path):
@@ -101,16 +125,16 @@ class Origin(Beginning):
 
     def options(self) -> dict[str, object]:
         """Training options that go with the optimiser's state: the defaults of a run that takes it along."""
-        state = self._checkpoint.training
-        if self._moments is None or state is None:
+        state = self._state
+        if state is None:
             return {}
         return {"moments": state.train.moments, "precision": state.train.precision}
 
     def check(self, model: MoEConfig, train: TrainConfig) -> None:
         """ValueError, which begins with the option, when a run with these options cannot begin here."""
         super().check(model, train)
-        state = self._checkpoint.training
-        if self._moments is None or state is None:
+        state = self._state
+        if state is None:
             return
         if train.moments != state.train.moments:
             raise ValueError(self._other("moments", train.moments, state.train.moments))
@@ -118,12 +142,12 @@ class Origin(Beginning):
             raise ValueError(self._other("precision", train.precision, state.train.precision))
         if train.steps <= state.step:
             raise ValueError(
-                f"steps is {train.steps}, but the optimizer of {self._checkpoint.folder} has done {state.step}: "
+                f"steps is {train.steps}, but the optimizer of {self.path} has done {state.step}: "
                 "give more, of which those are the first"
             )
 
     def _other(self, name: str, value: object, theirs: object) -> str:
-        return f"{name} is {value}, but the optimizer of {self._checkpoint.folder} has {theirs}: leave it out"
+        return f"{name} is {value}, but the optimizer of {self.path} has {theirs}: leave it out"
 
     def trainer(
         self, ctx: Context, model: MoEConfig, train: TrainConfig, comm: Comm | None, expert_parallel: int
@@ -132,8 +156,8 @@ class Origin(Beginning):
         experts out."""
         self.check(model, train)
         ranks = 1 if comm is None else comm.ranks
-        self._checkpoint.config = replace(self.config, **{name: getattr(model, name) for name in OF_TRAINING})
-        made = self._checkpoint.model(
+        self._weights.config = replace(self.config, **{name: getattr(model, name) for name in OF_TRAINING})
+        made = self._weights.model(
             ctx,
             training=True,
             precision=train.precision,
@@ -144,20 +168,24 @@ class Origin(Beginning):
         trainer = Trainer(made, train, comm=comm)
         if trainer.comm is not None:
             trainer.comm.agree("initial weights", f"{self._weights_sha256} {self._moments_sha256}")
-        state = self._checkpoint.training
+        state = self._state
         if self._moments is not None and state is not None:
             trainer.moments.load(self._moments)
             trainer.restore(state.step, state.loss_scaling)
         return trainer
 
     def record(self) -> dict[str, object]:
-        """What run.json says of it: the folder, and SHA-256 of the parameters' stored bytes, in the order of the
+        """What run.json says of it: the folder or file, SHA-256 of the parameters' stored bytes, in the order of the
         layout, and of the file of the moments, where they were taken along."""
         return {
-            "folder": str(self._checkpoint.folder.resolve()),
+            "folder": str(self.path.resolve()),
             "weights_sha256": self._weights_sha256,
             "optimizer_sha256": self._moments_sha256,
         }
+
+
+def _open(path: str | os.PathLike[str]) -> Checkpoint | ModelFile:
+    return ModelFile(path) if Path(path).is_file() else Checkpoint(resolve_checkpoint(path))
 
 
 def _digest_of_finite(tensors: Mapping[str, np.ndarray], layout: ParameterLayout) -> str:

@@ -128,6 +128,7 @@ class TrainingRun:
                 trainer = origin.trainer(ctx, model, train, comm, expert_parallel)
                 note = {"from": origin.record(), **(note or {})}
             run = cls(folder, trainer, windows, rest, tokenizer or (None if origin is None else origin.tokenizer))
+            run.notice = None if origin is None else origin.notice
             if run._first:
                 evaluated = None if held_out is None or rest is None else (held_out, rest)
                 write_record(folder, ctx, model, train, (data, windows), evaluated, note)

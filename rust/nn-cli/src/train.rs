@@ -32,13 +32,13 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 /// --extend --steps N makes a run longer; the other options of its learning rate may change, too. The cosine is then
 /// stretched to the new end, so that the rate jumps; a line on standard error says how.
 ///
-/// --from FOLDER begins with trained weights instead of random ones. The sizes of the model are the folder's; other
+/// --from MODEL begins with trained weights instead of random ones. The sizes of the model are those there; other
 /// values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
-/// defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
+/// defaults, not at a preset's, with 1000 steps and a rate of 5e-5. Checkpoints are folders, whatever MODEL is.
 ///
-/// --from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama or Qwen, a
-/// folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands takes, as it
-/// takes RUN. The rate is 2e-4 by default.
+/// --from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama, Mistral or
+/// Qwen, a folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands
+/// takes, as it takes RUN. The rate is 2e-4 by default.
 ///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
@@ -64,8 +64,8 @@ pub(crate) struct Arguments {
     /// The tokenizer of the data, which is saved with the checkpoints.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     tokenizer: Option<PathBuf>,
-    /// Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face; with --lora-rank,
-    /// train beside these, or beside a GGUF file.
+    /// Begin with weights and tokenizer of a checkpoint, a run, a Mixtral, Llama, Mistral or Qwen of Hugging Face, or a GGUF
+    /// file of one in f32, f16 or bf16; with --lora-rank, train beside any of these.
     #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
     from: Option<PathBuf>,
     /// With --from: also with the moments, the step and the loss scale of that checkpoint.

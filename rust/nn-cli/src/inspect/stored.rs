@@ -105,7 +105,7 @@ pub(super) fn describe_other(folder: &Path, why: Error) -> Result<Table> {
     let kind = config.get("model_type").and_then(Value::as_text);
     let model = match StoredModel::open(folder) {
         Ok(model) => model,
-        Err(error) if matches!(kind, Some("llama" | "qwen2" | "qwen3" | "bitnet")) => return Err(error),
+        Err(error) if matches!(kind, Some("llama" | "qwen2" | "qwen3" | "bitnet" | "mistral")) => return Err(error),
         Err(_) => return Err(why),
     };
     let mut content = Table::from([

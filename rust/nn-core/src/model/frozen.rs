@@ -6,20 +6,18 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use nn_ffi::{Context, DType, Format, RopeLayout, Tensor};
+use nn_ffi::{Context, DType, Format, Tensor};
 use sha2::{Digest, Sha256};
 
-use super::adapter_gguf::{interleaved_order, is_rotated};
 use super::config::MoEConfig;
-use super::llama::{GateActivation, LlamaConfig, QkNorm};
 use super::stored::StoredModel;
+use super::trainable::{config_beside, half_split};
 use crate::error::{Error, Result};
-use crate::format::{StoredTensor, Value};
+use crate::format::StoredTensor;
 use crate::layer::RopeTables;
 
 /// Bytes of a tensor that are looked at together.
 const PIECE: usize = 1 << 24;
-const SCALINGS: [&str; 4] = ["none", "linear", "ntk", "llama3"];
 
 /// A stored model, opened, none of it loaded yet.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ impl FrozenBase {
     /// Opens a folder or a GGUF file. `Error::Format` when no adapter is trained beside it.
     pub fn open(path: &Path) -> Result<Self> {
         let stored = StoredModel::open(path)?;
-        let config = trained_config(stored.config()).map_err(|error| error.in_file(stored.path()))?;
+        let config = config_beside(stored.config()).map_err(|error| error.in_file(stored.path()))?;
         Ok(Self { stored, config, sha256: OnceLock::new() })
     }
 
@@ -81,9 +79,7 @@ impl FrozenBase {
 
     /// A copy of a matrix on the device, u8 `[rows, row_bytes]`, and its format.
     pub(super) fn matrix(&self, ctx: &Context, name: &str) -> Result<(Tensor, Format)> {
-        let stored = self.stored.tensors().whole(name)?;
-        let part = if is_rotated(name) { self.in_order(&stored)? } else { None };
-        let part = part.as_ref().unwrap_or(&stored);
+        let part = half_split(self.stored.config(), name, &self.stored.tensors().whole(name)?)?;
         let bytes = part.bytes()?;
         let copied = ctx.empty(&[part.rows(), part.row_bytes()], DType::U8)?;
         copied.copy_from_bytes(&bytes)?;
@@ -94,96 +90,9 @@ impl FrozenBase {
     /// A norm's gain or a bias, in f32; `None` where there is none of that name.
     pub(super) fn vector(&self, ctx: &Context, name: &str) -> Result<Option<Tensor>> {
         let Ok([part]) = self.stored.tensors().parts(name) else { return Ok(None) };
-        let mut values = part.f32()?;
-        let rotated = [".q_proj.bias", ".k_proj.bias", ".q_norm.weight", ".k_norm.weight"];
-        if self.is_interleaved() && rotated.iter().any(|end| name.ends_with(end)) {
-            let order = self.back();
-            let heads = values.chunks_exact(order.len());
-            values = heads.flat_map(|head| order.iter().map(|row| head[*row])).collect();
-        }
+        let values = half_split(self.stored.config(), name, part)?.f32()?;
         Ok(Some(ctx.tensor(&values, &[values.len()])?))
     }
-
-    fn is_interleaved(&self) -> bool {
-        self.stored.config().rope.layout == RopeLayout::Interleaved
-    }
-
-    /// Rows of a head with pairs side by side in the order of half-split pairs.
-    fn back(&self) -> Vec<usize> {
-        let mut back = vec![0; self.config.head_dim];
-        interleaved_order(self.config.head_dim).iter().enumerate().for_each(|(at, row)| back[*row] = at);
-        back
-    }
-
-    /// A matrix of queries or keys with half-split pairs, where it has others.
-    fn in_order(&self, stored: &StoredTensor) -> Result<Option<StoredTensor>> {
-        self.is_interleaved().then(|| stored.rows_in_order(&self.back())).transpose()
-    }
-}
-
-/// The sizes of a stored model as those of one that trains. Its context is what all of its layers see. `Error::Value` for a model
-/// beside which no adapter is trained names what it has.
-fn trained_config(config: &LlamaConfig) -> Result<MoEConfig> {
-    let flag = |value: bool| (Value::Bool(value), Value::Bool(false));
-    let number = |value: f64, usual: f64| (Value::Float(value), Value::Float(usual));
-    let activation = |of: GateActivation| Value::from(of.name());
-    for (name, (found, usual)) in [
-        ("num_experts", (config.num_experts.into(), 0usize.into())),
-        ("ternary", flag(config.ternary)),
-        ("activation", (activation(config.activation), activation(GateActivation::Silu))),
-        ("sub_norms", flag(config.sub_norms)),
-        ("post_norms", flag(config.post_norms)),
-        ("norms_less_one", flag(config.norms_less_one)),
-        ("sinks", flag(config.sinks)),
-        ("embedding_scale", number(config.embedding_scale, 1.0)),
-        ("residual_scale", number(config.residual_scale, 1.0)),
-        ("attention_scale", number(config.attention_scale, 0.0)),
-        ("logits_scaling", number(config.logits_scaling, 1.0)),
-        ("scores_cap", number(config.scores_cap, 0.0)),
-        ("logits_cap", number(config.logits_cap, 0.0)),
-        ("local_rope_base", number(config.local_rope_base, 0.0)),
-    ] {
-        if found != usual {
-            return Err(other(name, &found, &usual.shown()));
-        }
-    }
-    if config.qk_norm == QkNorm::Whole {
-        return Err(other("qk_norm", &"whole".into(), "'none' or 'head'"));
-    }
-    let scaling = config.rope.scaling.name();
-    if !SCALINGS.contains(&scaling) {
-        return Err(other("rope.scaling", &scaling.into(), &format!("'{}'", SCALINGS.join("' or '"))));
-    }
-    if config.rotated() != config.head_dim {
-        return Err(other("rope.rotated", &config.rope.rotated.into(), "0, which is all of a head"));
-    }
-    let context = if config.window > 0 { config.context.min(config.window) } else { config.context };
-    let made = MoEConfig {
-        vocab_size: config.vocab_size,
-        hidden_size: config.hidden_size,
-        num_layers: config.num_layers,
-        num_heads: config.num_heads,
-        num_kv_heads: config.num_kv_heads,
-        head_dim: config.head_dim,
-        num_experts: 0,
-        experts_per_token: 0,
-        ffn_size: config.ffn_size,
-        context,
-        extended_context: context,
-        rope_base: config.rope.base,
-        ntk_alpha: 1.0,
-        norm_eps: config.norm_eps,
-        qkv_bias: config.qkv_bias && config.qk_norm == QkNorm::None,
-        qk_norm: config.qk_norm == QkNorm::Head,
-        tie_embeddings: config.tie_embeddings,
-        ..MoEConfig::default()
-    };
-    made.validate()?;
-    Ok(made)
-}
-
-fn other(name: &str, value: &Value, usual: &str) -> Error {
-    Error::value(format!("{name} is {}; adapters are trained beside models with {usual}", value.shown()))
 }
 
 /// Refuses rows, from `first` on, of a format without blocks that are not finite.

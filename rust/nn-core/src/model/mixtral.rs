@@ -1,5 +1,5 @@
 //! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama,
-//! Qwen2, Qwen3 or BitNet, and back.
+//! Qwen2, Qwen3 or BitNet, and back. A Mistral, too, is read: within its window it is a Llama, and written as one.
 //!
 //! Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -65,7 +65,8 @@ struct Dense {
     activations: &'static [&'static str],
 }
 
-const DENSE: [Dense; 4] = [
+/// The first that has the parts of a model is what it is written as.
+const DENSE: [Dense; 5] = [
     Dense {
         name: "llama",
         class: "LlamaForCausalLM",
@@ -122,7 +123,25 @@ const DENSE: [Dense; 4] = [
         rope_base: 5e5,
         activations: &["relu2", "silu"],
     },
+    Dense {
+        name: MISTRAL,
+        class: "MistralForCausalLM",
+        off: &[],
+        context: 131_072,
+        kv_heads: 8,
+        head_dim: 0,
+        qkv_bias: false,
+        qk_norm: false,
+        ternary: false,
+        norm_eps: 1e-6,
+        rope_base: 1e4,
+        activations: &["silu"],
+    },
 ];
+
+const MISTRAL: &str = "mistral";
+/// Of a Mistral's `config.json` that names none.
+const MISTRAL_WINDOW: usize = 4096;
 
 /// With which transformers rounds master weights while it runs.
 const ONLINE: [(&str, &str); 3] =
@@ -184,7 +203,8 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     out
 }
 
-/// Reads the content of a `config.json` of a Mixtral, Llama, Qwen2, Qwen3 or BitNet, of this program or another.
+/// Reads the content of a `config.json` of a Mixtral, Llama, Qwen2, Qwen3, BitNet or Mistral, of this program or another. The
+/// context of a Mistral is no longer than its window.
 ///
 /// `Error::Value` when it is of another model, lacks something, or asks for what this model does not do.
 pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
@@ -235,13 +255,17 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     for (name, value) in rope_from_folder(values, of_dense.map_or(1e6, |kind| kind.rope_base))?.iter() {
         options.set(name, value.clone());
     }
+    let window = window_from_mixtral(values)?;
+    if window > 0 {
+        options.set("context", window);
+    }
     let context = options.get("context").cloned().unwrap_or(Value::None);
     let windows = of_dense.is_none_or(|kind| !kind.off.contains(&"use_sliding_window")); // else it means nothing
-    if let Some(window) = given("sliding_window").filter(|_| windows) {
-        let (width, needed) = (window.as_number(), context.as_number());
-        if !matches!((width, needed), (Some(width), Some(needed)) if width >= needed) {
-            let (window, context) = (window.shown(), context.shown());
-            let problem = format!("sliding_window is {window}; this model attends to all of its context ({context})");
+    if let Some(width) = given("sliding_window").filter(|_| windows && window == 0) {
+        let (wide, needed) = (width.as_number(), context.as_number());
+        if !matches!((wide, needed), (Some(wide), Some(needed)) if wide >= needed) {
+            let (width, context) = (width.shown(), context.shown());
+            let problem = format!("sliding_window is {width}; this model attends to all of its context ({context})");
             return Err(Error::value(problem));
         }
     }
@@ -261,6 +285,24 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
         options.set(name, value.clone());
     }
     MoEConfig::from_table(&options)
+}
+
+/// The most tokens that one sees of those before it and itself, by the content of a `config.json`, where that is fewer than the
+/// context; 0 where a token sees all.
+pub(crate) fn window_from_mixtral(values: &Table) -> Result<usize> {
+    let mistral = DENSE.iter().find(|kind| kind.name == MISTRAL);
+    let of_kind = |_: &&Dense| values.get("model_type").and_then(Value::as_text) == Some(MISTRAL);
+    let Some(kind) = mistral.filter(of_kind) else { return Ok(0) };
+    let window = match values.get("sliding_window") {
+        None => MISTRAL_WINDOW,
+        Some(Value::None) => return Ok(0),
+        Some(_) => whole(values, "sliding_window")?,
+    };
+    let context = match values.get("max_position_embeddings") {
+        None | Some(Value::None) => kind.context,
+        Some(_) => whole(values, "max_position_embeddings")?,
+    };
+    Ok(if window < context { window } else { 0 })
 }
 
 /// Options of a dense model: those that its kind decides, and what transformers takes for others where config.json does not say.
@@ -366,6 +408,18 @@ pub struct MixtralWeights {
     names: Vec<String>,
 }
 
+/// Weights of a model by the names of [`ParameterLayout`], opened and not read yet.
+pub trait Weights {
+    /// `Error::Value` when a weight is not a floating-point number.
+    fn check_dtypes(&self) -> Result<()>;
+
+    /// Some of the elements of a parameter.
+    fn read_part(&self, name: &str, part: Range<usize>) -> Result<Vec<f32>>;
+
+    /// The values of a parameter as they are stored.
+    fn read_bytes(&self, name: &str) -> Result<Vec<u8>>;
+}
+
 impl MixtralWeights {
     /// The parameters of a model in the files of a folder; `Error::Value` when names or shapes are others.
     pub fn new(files: SafetensorsFolder, config: &MoEConfig) -> Result<Self> {
@@ -405,8 +459,15 @@ impl MixtralWeights {
         &self.files
     }
 
-    /// `Error::Value` when a weight is not a floating-point number.
-    pub fn check_dtypes(&self) -> Result<()> {
+    fn home(&self, name: &str) -> Result<(&SafetensorsFile, &Origin)> {
+        let missing = || Error::value(format!("there is no tensor {}", quoted(name)));
+        let origin = self.origins.get(name).ok_or_else(missing)?;
+        Ok((self.files.home(&origin.tensor).ok_or_else(missing)?, origin))
+    }
+}
+
+impl Weights for MixtralWeights {
+    fn check_dtypes(&self) -> Result<()> {
         for name in &self.names {
             let dtype = self.files.get(&self.origins[name].tensor).map(|entry| entry.dtype);
             if let Some(dtype) = dtype.filter(|dtype| !dtype.floating) {
@@ -418,28 +479,14 @@ impl MixtralWeights {
         Ok(())
     }
 
-    /// The values of a parameter.
-    pub fn read(&self, name: &str) -> Result<Vec<f32>> {
-        let (file, origin) = self.home(name)?;
-        file.read_f32(&origin.tensor, origin.first, origin.shape.iter().product())
-    }
-
-    /// The values of a parameter as they are stored.
-    pub(crate) fn read_bytes(&self, name: &str) -> Result<Vec<u8>> {
-        let (file, origin) = self.home(name)?;
-        file.read_bytes(&origin.tensor, origin.first..origin.first + origin.shape.iter().product::<usize>())
-    }
-
-    /// Some of the elements of a parameter.
-    pub(crate) fn read_part(&self, name: &str, part: Range<usize>) -> Result<Vec<f32>> {
+    fn read_part(&self, name: &str, part: Range<usize>) -> Result<Vec<f32>> {
         let (file, origin) = self.home(name)?;
         file.read_f32(&origin.tensor, origin.first + part.start, part.len())
     }
 
-    fn home(&self, name: &str) -> Result<(&SafetensorsFile, &Origin)> {
-        let missing = || Error::value(format!("there is no tensor {}", quoted(name)));
-        let origin = self.origins.get(name).ok_or_else(missing)?;
-        Ok((self.files.home(&origin.tensor).ok_or_else(missing)?, origin))
+    fn read_bytes(&self, name: &str) -> Result<Vec<u8>> {
+        let (file, origin) = self.home(name)?;
+        file.read_bytes(&origin.tensor, origin.first..origin.first + origin.shape.iter().product::<usize>())
     }
 }
 

@@ -11,7 +11,7 @@ use super::config::MoEConfig;
 use super::llama::RopeOptions;
 use super::low_rank::LowRankOptions;
 use super::mean::mean;
-use super::mixtral::MixtralWeights;
+use super::mixtral::Weights;
 use super::parameters::ParameterLayout;
 use super::partitioned::PartitionedGradients;
 use super::precision::Precision;
@@ -245,11 +245,11 @@ impl MoETransformer {
         Ok(model)
     }
 
-    /// A model with the weights of a folder; with gradients when it is for training.
+    /// A model with the weights of a folder or file; with gradients when it is for training.
     pub fn load(
         ctx: &Context,
         config: MoEConfig,
-        weights: &MixtralWeights,
+        weights: &dyn Weights,
         training: bool,
         precision: Precision,
     ) -> Result<Self> {
@@ -260,7 +260,7 @@ impl MoETransformer {
     pub fn load_with<'a>(
         rank: impl Into<Rank<'a>>,
         config: MoEConfig,
-        weights: &MixtralWeights,
+        weights: &dyn Weights,
         training: bool,
         precision: Precision,
     ) -> Result<Self> {

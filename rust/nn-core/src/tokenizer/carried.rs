@@ -1,11 +1,13 @@
-//! The tokenizer of a folder as a run carries it from checkpoint to checkpoint: its files, byte for byte.
+//! The tokenizer of a model as a run carries it from checkpoint to checkpoint: the files of a folder, byte for byte, or those that
+//! a GGUF file's tokenizer makes.
 //!
 //! What a model was published with is more than ids and pieces: the chat template, the names of special tokens, the
 //! defaults of sampling. All of it stays as it was.
 
 use std::path::Path;
 
-use super::Tokenizer;
+use super::gguf::{Metadata, MetadataValue};
+use super::{TextTokenizer, Tokenizer};
 use crate::error::{Error, Result};
 use crate::format::limits::{COUNT, JSON_BYTES, TEMPLATE_BYTES, TOKENIZER_JSON_BYTES, TOKENIZER_MODEL_BYTES};
 use crate::format::{Table, Value, present, read_json, read_regular};
@@ -29,7 +31,28 @@ pub struct CarriedTokenizer {
 }
 
 impl CarriedTokenizer {
-    /// Those of a model's folder, which may have none. `Error::Format` for one that cannot be read or is too large.
+    /// That of a model without one.
+    pub fn none() -> Self {
+        let ids = ["bos_token_id", "eos_token_id", "pad_token_id"].map(|name| (name, Value::None));
+        Self { contents: Vec::new(), special_ids: Table::from(ids) }
+    }
+
+    /// The files of a folder of the tokenizer that a GGUF file with these metadata has: tokenizer.json or tokenizer.model,
+    /// tokenizer_config.json with the chat template, and generation_config.json. `Error::Format` for a template that is none.
+    pub fn of_gguf(tokenizer: &TextTokenizer, metadata: &dyn Metadata, source: &Path) -> Result<Self> {
+        let (file, mut described) = tokenizer.as_files(metadata, source)?;
+        match metadata.value("tokenizer.chat_template") {
+            None => {}
+            Some(MetadataValue::Text(template)) => described.set("chat_template", template),
+            Some(_) => return Err(Error::format(source, "tokenizer.chat_template is not a string")),
+        }
+        let ids = tokenizer.special_ids();
+        let json = |table: &Table| Value::Table(table.clone()).to_json_lines().into_bytes();
+        let contents = vec![file, ("tokenizer_config.json", json(&described)), ("generation_config.json", json(&ids))];
+        Ok(Self { contents, special_ids: ids })
+    }
+
+    /// That of a model's folder, which may have none. `Error::Format` for one that cannot be read or is too large.
     pub fn of(folder: &Path) -> Result<Self> {
         let config = folder.join("config.json");
         let values = read_json(&config)?;

@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use super::Tokenizer;
 use super::json::JsonTokenizer;
 use super::text::{Kind, TextTokenizer};
+use super::{Tokenizer, id};
 use crate::error::{Error, Result};
 use crate::format::{Table, Value, present, read_json};
 
@@ -90,15 +90,19 @@ impl Tokenizer {
     /// The content of `tokenizer_config.json`, by which transformers gives a text the ids that it has here, the begin id
     /// before them.
     pub fn for_transformers(&self) -> Table {
-        let name = |id: usize| Value::from(self.pieces[id].text.as_str());
-        let name_or_none = |id: Option<usize>| id.map_or(Value::None, name);
+        self.described(self.begin.is_some(), self.begin_id(), self.end_id())
+    }
+
+    /// The same with begin and end as another file names them.
+    pub(super) fn described(&self, adds_begin: bool, begin: Option<i32>, end: Option<i32>) -> Table {
+        let name = |id: Option<i32>| id.and_then(|id| self.piece(id)).map_or(Value::None, Value::from);
         Table::from([
-            ("add_bos_token", self.begin.is_some().into()),
+            ("add_bos_token", adds_begin.into()),
             ("add_eos_token", false.into()),
-            ("bos_token", name_or_none(self.begin)),
-            ("eos_token", name_or_none(self.end)),
-            ("unk_token", name(self.unknown)),
-            ("pad_token", name_or_none(self.pad)),
+            ("bos_token", name(begin)),
+            ("eos_token", name(end)),
+            ("unk_token", name(Some(id(self.unknown)))),
+            ("pad_token", name(self.pad_id())),
             // transformers 4 puts a space before every text unless told otherwise, whatever the model's file says;
             // "legacy" has it begin again after a control token, as SentencePiece does.
             ("add_prefix_space", self.puts_first_space.into()),

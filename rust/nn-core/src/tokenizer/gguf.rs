@@ -91,9 +91,14 @@ impl TextTokenizer {
 }
 
 /// The metadata of a tokenizer, of which all is checked that is taken.
-struct Given<'a> {
-    metadata: &'a dyn Metadata,
-    source: &'a Path,
+pub(super) struct Given<'a> {
+    pub(super) metadata: &'a dyn Metadata,
+    pub(super) source: &'a Path,
+}
+
+/// Whether a token of a kind is one of those that no merging makes, and if so, whether it is a control.
+pub(super) fn is_special(kind: i128) -> Option<bool> {
+    matches!(kind, CONTROL | USER_DEFINED).then_some(kind == CONTROL)
 }
 
 impl<'a> Given<'a> {
@@ -105,7 +110,7 @@ impl<'a> Given<'a> {
         Error::format(self.source, problem)
     }
 
-    fn truth(&self, key: &str, otherwise: bool) -> Result<bool> {
+    pub(super) fn truth(&self, key: &str, otherwise: bool) -> Result<bool> {
         match self.value(key) {
             None => Ok(otherwise),
             Some(MetadataValue::Bool(value)) => Ok(value),
@@ -114,7 +119,7 @@ impl<'a> Given<'a> {
     }
 
     /// How byte-level BPE cuts text.
-    fn cut(&self) -> Result<&'a str> {
+    pub(super) fn cut(&self) -> Result<&'a str> {
         // The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
         let unnamed = match self.value("general.architecture") {
             Some(MetadataValue::Text("bitnet-25" | "bitnet-b1.58")) => "llama-bpe",
@@ -128,7 +133,7 @@ impl<'a> Given<'a> {
     }
 
     /// The id of a token; none when the file names none.
-    fn id(&self, key: &str, size: usize) -> Result<Option<i32>> {
+    pub(super) fn id(&self, key: &str, size: usize) -> Result<Option<i32>> {
         match self.value(key) {
             None => Ok(None),
             Some(MetadataValue::Whole(value)) if (0..size as i128).contains(&value) => Ok(Some(id(value as usize))),
@@ -148,7 +153,7 @@ impl<'a> Given<'a> {
     }
 
     /// Names by id, none of them empty.
-    fn tokens(&self) -> Result<Vec<&'a str>> {
+    pub(super) fn tokens(&self) -> Result<Vec<&'a str>> {
         let tokens = self.texts("tokenizer.ggml.tokens")?;
         if tokens.is_empty() {
             return Err(self.wrong("tokenizer.ggml.tokens is empty"));
@@ -175,7 +180,7 @@ impl<'a> Given<'a> {
     }
 
     /// Kinds of the tokens.
-    fn kinds(&self, size: usize) -> Result<Vec<i128>> {
+    pub(super) fn kinds(&self, size: usize) -> Result<Vec<i128>> {
         let key = "tokenizer.ggml.token_type";
         let kinds = match self.value(key) {
             Some(MetadataValue::Wholes(kinds)) => kinds,
@@ -202,7 +207,7 @@ impl<'a> Given<'a> {
         byte_level_bpe(parts, self.source)
     }
 
-    fn merges(&self) -> Result<Vec<(&'a str, &'a str)>> {
+    pub(super) fn merges(&self) -> Result<Vec<(&'a str, &'a str)>> {
         let merges = self.texts("tokenizer.ggml.merges")?.into_iter().enumerate().map(|(index, merge)| {
             match merge.split_once(' ') {
                 Some((first, second)) if !first.is_empty() && !second.is_empty() && !second.contains(' ') => {

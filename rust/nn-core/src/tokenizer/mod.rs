@@ -13,6 +13,7 @@ mod carried;
 mod chat_template;
 mod folder;
 pub mod gguf;
+mod gguf_to_folder;
 mod json;
 mod model_file;
 mod normalizer;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// [`TextTokenizer::from_folder`] and [`TextTokenizer::from_gguf`] read one; any [`Tokenizer`] becomes one.
 #[derive(Debug)]
 pub struct TextTokenizer {
-    kind: Kind,
+    pub(super) kind: Kind,
     pub(super) begin: Option<i32>,
     pub(super) ends: BTreeSet<i32>,
     pub(super) adds_begin: bool,

@@ -33,7 +33,7 @@ use crate::format::safetensors::{
 use crate::format::{Table, Tokenizer, Value, atomic, present, read_json};
 use crate::model::{
     ADAPTER_CONFIG, ADAPTER_WEIGHTS, FACTOR_PREFIX, MixtralWeights, MoEConfig, MoETransformer, ParameterLayout,
-    Precision, adapter_values, check_no_adapter, config_from_mixtral, config_to_mixtral,
+    Precision, adapter_values, check_no_adapter, config_from_mixtral, config_to_mixtral, window_from_mixtral,
 };
 use crate::options::Bounds;
 use crate::tokenizer::CarriedTokenizer;
@@ -113,6 +113,8 @@ pub struct Checkpoint {
     pub tokenizer: Option<Tokenizer>,
     /// Where the training stands.
     pub training: Option<TrainingState>,
+    /// The most tokens that one sees in the folder's model where it does not see all of the context; 0 where it does.
+    pub(super) window: usize,
 }
 
 impl Checkpoint {
@@ -124,14 +126,16 @@ impl Checkpoint {
         }
         check_no_adapter(folder)?;
         let path = folder.join("config.json");
-        let config = config_from_mixtral(&read_json(&path)?).map_err(|error| error.in_file(&path))?;
+        let values = read_json(&path)?;
+        let config = config_from_mixtral(&values).map_err(|error| error.in_file(&path))?;
+        let window = window_from_mixtral(&values).map_err(|error| error.in_file(&path))?;
         let files = SafetensorsFolder::open(folder)?;
         let weights = MixtralWeights::new(files, &config).map_err(|error| error.in_file(folder))?;
         let path = folder.join("tokenizer.model");
         let tokenizer = present(&path).then(|| Tokenizer::load(&path)).transpose()?;
         let path = folder.join("training.json");
         let training = present(&path).then(|| read_training_state(&path)).transpose()?;
-        Ok(Self { folder: folder.to_owned(), config, weights, tokenizer, training })
+        Ok(Self { folder: folder.to_owned(), config, weights, tokenizer, training, window })
     }
 
     /// The model with these weights, to compute in `precision`; with gradients when it is for training.

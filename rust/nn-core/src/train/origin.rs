@@ -14,15 +14,16 @@ use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::safetensors::SafetensorsFile;
 use crate::format::{Table, Value, open_regular};
-use crate::model::{FrozenBase, MoEConfig, MoETransformer, ParameterLayout, Precision};
+use crate::model::{FrozenBase, MoEConfig, MoETransformer, ModelFile, ParameterLayout, Precision, Weights};
 use crate::tokenizer::CarriedTokenizer;
 
 /// Options of a model that its weights do not depend on: they decide how it is trained, and may be others.
 const OF_TRAINING: [&str; 2] = ["capacity_factor", "aux_alpha"];
 
-/// The folder that a run begins from, opened and checked to the last value: what is not finite is refused.
+/// The folder or file that a run begins from, opened and checked to the last value: what is not finite is refused.
 ///
-/// It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral or Llama of Hugging Face.
+/// It is a checkpoint of this library, a run, of which the last one is taken, a Mixtral, Llama or the like of Hugging Face, or a
+/// GGUF file of one in f32, f16 or bf16.
 ///
 /// Or it is a stored model, a folder or a GGUF file, beside which the run trains an adapter.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ pub struct Origin {
     /// The model's options, with those of training as a run is to have them.
     config: MoEConfig,
     tokenizer: Option<CarriedTokenizer>,
+    notice: Option<String>,
 }
 
 #[derive(Debug)]
@@ -42,17 +44,41 @@ enum Source {
         weights_sha256: String,
         moments_sha256: Option<String>,
     },
+    File {
+        file: Box<ModelFile>,
+        weights_sha256: String,
+    },
     Beside(Box<FrozenBase>),
 }
 
 impl Origin {
-    /// Opens a folder. With `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint has them.
-    pub fn open(folder: &Path, optimizer: bool) -> Result<Self> {
+    /// Opens a folder or file. With `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint has them.
+    pub fn open(path: &Path, optimizer: bool) -> Result<Self> {
+        if path.is_file() { Self::open_file(path, optimizer) } else { Self::open_folder(path, optimizer) }
+    }
+
+    fn open_file(path: &Path, optimizer: bool) -> Result<Self> {
+        let file = Box::new(ModelFile::open(path)?);
+        if optimizer {
+            return Err(Error::format(path, "is a GGUF file, which has no optimizer's state to go on with"));
+        }
+        let (tokenizer, notice) = match file.tokenizer() {
+            Ok(tokenizer) => (tokenizer, None),
+            // Of a kind that this program does not have, as a rule.
+            Err(error) => (CarriedTokenizer::none(), Some(format!("the tokenizer does not come along: {error}"))),
+        };
+        let config = file.config().clone();
+        let weights_sha256 = digest_of_finite(&*file, &config).map_err(|error| error.in_file(path))?;
+        Ok(Self { source: Source::File { file, weights_sha256 }, config, tokenizer: Some(tokenizer), notice })
+    }
+
+    fn open_folder(folder: &Path, optimizer: bool) -> Result<Self> {
         let checkpoint = Checkpoint::open(&resolve_checkpoint(folder, false)?)?;
         let folder = &checkpoint.folder;
         let tokenizer = CarriedTokenizer::of(folder)?;
         let moments = if optimizer { Some(checkpoint.to_train()?.1) } else { None };
-        let weights_sha256 = digest_of_finite(&checkpoint).map_err(|error| error.in_file(folder))?;
+        let weights_sha256 = digest_of_finite(&checkpoint.weights, &checkpoint.config);
+        let weights_sha256 = weights_sha256.map_err(|error| error.in_file(folder))?;
         let mut moments_sha256 = None;
         if let Some(file) = &moments {
             for (name, entry) in file.iter().filter(|(_, entry)| entry.dtype.floating) {
@@ -63,7 +89,7 @@ impl Origin {
         }
         let config = checkpoint.config.clone();
         let source = Source::Trained { checkpoint, moments, weights_sha256, moments_sha256 };
-        Ok(Self { source, config, tokenizer: Some(tokenizer) })
+        Ok(Self { source, config, tokenizer: Some(tokenizer), notice: None })
     }
 
     /// Opens the model beside which a run trains an adapter, a folder or a GGUF file, and reads all of it. Its tokenizer stays
@@ -72,7 +98,7 @@ impl Origin {
         let base = FrozenBase::open(path)?;
         base.sha256()?;
         let config = base.config().clone();
-        Ok(Self { source: Source::Beside(Box::new(base)), config, tokenizer: None })
+        Ok(Self { source: Source::Beside(Box::new(base)), config, tokenizer: None, notice: None })
     }
 
     /// Whether a run that begins here trains an adapter.
@@ -83,15 +109,25 @@ impl Origin {
     /// What checkpoints of a run that trains an adapter say of the model.
     pub(super) fn base(&self) -> Result<Option<Base>> {
         match &self.source {
-            Source::Trained { .. } => Ok(None),
             Source::Beside(base) => adapter::base_of(base).map(Some),
+            Source::Trained { .. } | Source::File { .. } => Ok(None),
         }
     }
 
     fn path(&self) -> &Path {
         match &self.source {
             Source::Trained { checkpoint, .. } => &checkpoint.folder,
+            Source::File { file, .. } => file.stored().path(),
             Source::Beside(base) => base.stored().path(),
+        }
+    }
+
+    /// The most tokens that one sees, itself the last of them, where it does not see all of the context; 0 where it does.
+    fn window(&self) -> usize {
+        match &self.source {
+            Source::Trained { checkpoint, .. } => checkpoint.window,
+            Source::File { file, .. } => file.stored().config().window,
+            Source::Beside(base) => base.stored().config().window,
         }
     }
 
@@ -100,7 +136,12 @@ impl Origin {
         &self.config
     }
 
-    /// The tokenizer of the folder, which comes along; `None` where it stays with the model.
+    /// What who begins a run here should know, a sentence.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
+    /// The tokenizer of the folder or file, which comes along; `None` where it stays with the model.
     pub fn tokenizer(&self) -> Option<&CarriedTokenizer> {
         self.tokenizer.as_ref()
     }
@@ -110,6 +151,7 @@ impl Origin {
     pub fn with_options(mut self, given: &Table) -> Result<Self> {
         let theirs = match &self.source {
             Source::Trained { checkpoint, .. } => checkpoint.config.values(),
+            Source::File { file, .. } => file.config().values(),
             Source::Beside(base) => base.config().values(),
         };
         let mut values = self.config.values();
@@ -145,6 +187,13 @@ impl Origin {
 
     /// `Error::Value` names a training option with which no run can begin here.
     pub fn check(&self, train: &TrainConfig) -> Result<()> {
+        let (window, length) = (self.window(), train.sequence_length);
+        if window > 0 && length > window {
+            return Err(Error::value(format!(
+                "sequence_length is {length}, but in the model of {} a token sees {window} (sliding_window): give at most that",
+                self.path().display()
+            )));
+        }
         let Some(state) = self.state() else { return Ok(()) };
         let folder = self.path().display();
         let other = |name: &str, value: &str, theirs: &str| {
@@ -178,21 +227,21 @@ impl Origin {
     /// A trainer that begins here.
     pub(super) fn trainer(&self, rank: Rank<'_>, train: TrainConfig) -> Result<Trainer> {
         self.check(&train)?;
-        let (checkpoint, moments, weights_sha256, moments_sha256) = match &self.source {
+        let (weights, moments, weights_sha256, moments_sha256): (&dyn Weights, _, _, _) = match &self.source {
             Source::Beside(base) => return adapter::new_trainer(base, rank, train),
+            Source::File { file, weights_sha256 } => (&**file, None, weights_sha256, None),
             Source::Trained { checkpoint, moments, weights_sha256, moments_sha256 } => {
-                (checkpoint, moments, weights_sha256, moments_sha256)
+                (&checkpoint.weights, moments.as_ref(), weights_sha256, moments_sha256.as_deref())
             }
         };
         let rank = rank.for_run(&self.config, &train)?;
         // What does not fit the ranks is no fault of the folder.
         rank.experts(self.config.num_experts)?;
-        let weights = &checkpoint.weights;
         let model = MoETransformer::load_with(rank, self.config.clone(), weights, true, train.precision)
-            .map_err(|error| error.in_file(&checkpoint.folder))?;
+            .map_err(|error| error.in_file(self.path()))?;
         let mut trainer = Trainer::with_comm(model, train, true, rank.comm())?;
         if let Some(comm) = trainer.replicas().comm() {
-            let of_moments = moments_sha256.as_deref().unwrap_or_default();
+            let of_moments = moments_sha256.unwrap_or_default();
             comm.agree("initial weights", format!("{weights_sha256} {of_moments}"))?;
         }
         if let (Some(file), Some(state)) = (moments, self.state()) {
@@ -202,13 +251,14 @@ impl Origin {
         Ok(trainer)
     }
 
-    /// What `run.json` says of it: the folder, and SHA-256 of the parameters' stored bytes, in the order of the layout, and
+    /// What `run.json` says of it: the folder or file, and SHA-256 of the parameters' stored bytes, in the order of the layout, and
     /// of the file of the moments, where they were taken along.
     pub(super) fn record(&self) -> Result<Table> {
         let folder = self.path();
         let folder = folder.canonicalize().map_err(|error| Error::io(folder, error))?;
         let (weights, moments) = match &self.source {
             Source::Trained { weights_sha256, moments_sha256, .. } => (weights_sha256.clone(), moments_sha256.clone()),
+            Source::File { weights_sha256, .. } => (weights_sha256.clone(), None),
             Source::Beside(base) => (base.sha256()?.to_owned(), None),
         };
         Ok(Table::from([
@@ -220,12 +270,12 @@ impl Origin {
 }
 
 /// SHA-256 of the parameters' stored bytes. `Error::Value` names the first that is not a finite number.
-fn digest_of_finite(checkpoint: &Checkpoint) -> Result<String> {
+fn digest_of_finite(weights: &dyn Weights, config: &MoEConfig) -> Result<String> {
     let mut digest = Sha256::new();
-    checkpoint.weights.check_dtypes()?;
-    for spec in ParameterLayout::new(&checkpoint.config)?.specs() {
-        require_finite(&spec.name, &spec.shape, &checkpoint.weights.read(&spec.name)?)?;
-        digest.update(checkpoint.weights.read_bytes(&spec.name)?);
+    weights.check_dtypes()?;
+    for spec in ParameterLayout::new(config)?.specs() {
+        require_finite(&spec.name, &spec.shape, &weights.read_part(&spec.name, 0..spec.size())?)?;
+        digest.update(weights.read_bytes(&spec.name)?);
     }
     Ok(sha256::digits(digest))
 }

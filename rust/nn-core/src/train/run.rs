@@ -123,8 +123,10 @@ impl TrainingRun {
             }
             origin.trainer(rank, train)
         };
-        let begun = Self::begin(folder, train, (data, held_out), tokenizer, make)
-            .and_then(|run| Ok(Self { origin: Some(origin.record()?), base: origin.base()?, ..run }));
+        let begun = Self::begin(folder, train, (data, held_out), tokenizer, make).and_then(|run| {
+            let notice = origin.notice().map(str::to_owned);
+            Ok(Self { origin: Some(origin.record()?), base: origin.base()?, notice, ..run })
+        });
         aborting(rank.comm(), begun)
     }
 

@@ -53,13 +53,22 @@ pub(in crate::tokenizer) struct ByteLevelParts<'a> {
     pub(in crate::tokenizer) prefix_space: bool,
 }
 
+/// The expressions of a way to cut, and whether a word of the vocabulary is taken whole. `Error::Format` when there is none of the
+/// name.
+pub(in crate::tokenizer) fn cut_named(name: &str, source: &Path) -> Result<(&'static [&'static str], bool)> {
+    match CUTS.iter().find(|(known, ..)| *known == name) {
+        Some(&(_, expressions, whole_words)) => Ok((expressions, whole_words)),
+        None => {
+            let known: Vec<&str> = CUTS.iter().map(|(name, ..)| *name).collect();
+            let problem = format!("cuts text as {}; this program knows {}", quoted(name), known.join(", "));
+            Err(Error::format(source, problem))
+        }
+    }
+}
+
 /// A tokenizer of the parts. `Error::Format` when they do not fit.
 pub(in crate::tokenizer) fn byte_level_bpe(parts: ByteLevelParts<'_>, source: &Path) -> Result<JsonTokenizer> {
-    let Some(&(_, expressions, whole_words)) = CUTS.iter().find(|(name, ..)| *name == parts.cut) else {
-        let known: Vec<&str> = CUTS.iter().map(|(name, ..)| *name).collect();
-        let problem = format!("cuts text as {}; this program knows {}", quoted(parts.cut), known.join(", "));
-        return Err(Error::format(source, problem));
-    };
+    let (expressions, whole_words) = cut_named(parts.cut, source)?;
     let ids: Vocab = parts.tokens.iter().zip(0..).map(|(&token, id)| (token.to_owned(), id)).collect();
     if ids.len() != parts.tokens.len() {
         return Err(Error::format(source, format!("has duplicate tokens ({})", parts.tokens.len() - ids.len())));
