@@ -203,6 +203,7 @@ ADAPTED = {
     "llama-f32": ("self_attn.q_proj", "self_attn.k_proj", "mlp.gate_proj"),
     "llama-q4_0.gguf": ("self_attn.q_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"),
     "mixtral-q8_0.gguf": ("self_attn.k_proj", "self_attn.v_proj"),
+    "bitnet+i2_s": ("self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj"),
 }
 
 

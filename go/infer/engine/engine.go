@@ -180,13 +180,13 @@ func (e *Engine) build(p *layer.Pass, model *stored.Model, options Options) {
 	if p.Check(err); p.Err() != nil {
 		return
 	}
+	rank := 0
+	if options.Adapter != nil {
+		rank = options.Adapter.Rank
+	}
 	if config.Ternary {
-		e.layers = newTernaryLayers(p, &e.keep, config, e.Weights.ternary, rows)
+		e.layers = newTernaryLayers(p, &e.keep, config, e.Weights.ternary, rows, rank)
 	} else {
-		rank := 0
-		if options.Adapter != nil {
-			rank = options.Adapter.Rank
-		}
 		e.layers = newStoredLayers(p, &e.keep, config, e.Weights.layers, rows, rank)
 	}
 	e.x = e.keep.empty(p, cuda.F32, rows, config.HiddenSize)

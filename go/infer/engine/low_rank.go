@@ -12,6 +12,14 @@ import (
 // (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1)
 type lowRank struct{ a, b *tensor.Tensor }
 
+// bytes are those of both; none of nil.
+func (l *lowRank) bytes() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.a.Bytes() + l.b.Bytes()
+}
+
 // add is y += the product of x f32 [tokens, in]; `inner` f32 [tokens, rank] is room for its first half.
 func (l *lowRank) add(p *layer.Pass, x, inner, y *tensor.Tensor) {
 	p.Check(tensor.GemmQuant(x, l.a, nil, nil, nil, inner, cuda.ActivationNone, cuda.FormatF32))
@@ -23,9 +31,6 @@ func (l *lowRank) add(p *layer.Pass, x, inner, y *tensor.Tensor) {
 func newLowRank(
 	p *layer.Pass, keep *store, adapter *stored.Adapter, config *stored.LlamaConfig, order []int,
 ) map[string]*lowRank {
-	if config.Ternary {
-		p.Check(wrongOption("adapter", "the model has ternary weights, beside which this engine runs no adapter"))
-	}
 	if config.Rope.Layout == stored.RopeInterleaved {
 		if config.Rope.Rotated > 0 {
 			p.Check(wrongOption("adapter", "a part of each head is rotated, in neighbouring pairs, where this engine runs no adapter"))

@@ -33,12 +33,7 @@ type weight struct {
 }
 
 // bytes are those of all of it.
-func (w weight) bytes() int64 {
-	if w.lowRank == nil {
-		return w.data.Bytes()
-	}
-	return w.data.Bytes() + w.lowRank.a.Bytes() + w.lowRank.b.Bytes()
-}
+func (w weight) bytes() int64 { return w.data.Bytes() + w.lowRank.bytes() }
 
 // weightReader brings a model's tensors to a context: on a CPU copied once or in place, on a GPU copied once.
 //

@@ -1,7 +1,7 @@
 """A stored model as the base of an adapter that is trained: its weights stay as they are stored.
 
-Any stored model will do whose layers are those that train: a dense Llama, Qwen2 or Qwen3, or what computes as they do,
-from a folder or a GGUF file, in every format. Heads of queries and keys whose pairs lie side by side, as in GGUF files
+Any stored model will do whose layers are those that train: a dense Llama, Qwen2, Qwen3 or BitNet, or what computes as
+they do, from a folder or a GGUF file, in every format. Heads of queries and keys whose pairs lie side by side, as in GGUF files
 of Llamas, are read with half-split pairs, the order of folders, in which adapters are saved.
 """
 
@@ -21,6 +21,7 @@ from ..layers import RopeTables
 from .adapter_gguf import interleaved_order
 from .config import MoEConfig
 from .llama import LlamaConfig
+from .packed import PackedTernary, packed
 from .stored import StoredModel
 
 _ROTATED = (".q_proj.weight", ".k_proj.weight", ".q_proj.bias", ".k_proj.bias", ".q_norm.weight", ".k_norm.weight")
@@ -29,9 +30,6 @@ _PIECE = 1 << 24  # bytes of a tensor that are looked at together
 #: What a layer may have that those which train have not, and what it then is.
 _PLAIN: dict[str, object] = {
     "num_experts": 0,
-    "ternary": False,
-    "activation": "silu",
-    "sub_norms": False,
     "post_norms": False,
     "norms_less_one": False,
     "sinks": False,
@@ -49,7 +47,10 @@ _SCALINGS = ("none", "linear", "ntk", "llama3")
 def trained_config(config: LlamaConfig) -> MoEConfig:
     """The sizes of a stored model as those of one that trains. Its context is what all of its layers see. ValueError
     for a model beside which no adapter is trained, which names what it has."""
-    for name, usual in _PLAIN.items():
+    gates = ("silu", "relu2") if config.ternary else ("silu",)
+    if config.activation not in gates:
+        raise ValueError(_other("activation", config.activation, " or ".join(map(repr, gates))))
+    for name, usual in {**_PLAIN, "sub_norms": config.ternary}.items():
         if getattr(config, name) != usual:
             raise ValueError(_other(name, getattr(config, name), f"{usual!r}"))
     if config.qk_norm == "whole":
@@ -77,6 +78,8 @@ def trained_config(config: LlamaConfig) -> MoEConfig:
         qkv_bias=config.qkv_bias and config.qk_norm == "none",
         qk_norm=config.qk_norm == "head",
         tie_embeddings=config.tie_embeddings,
+        ternary=config.ternary,
+        squared_relu=config.activation == "relu2",
     )
 
 
@@ -100,18 +103,29 @@ class FrozenBase:
     @functools.cached_property
     def sha256(self) -> str:
         """SHA-256 of the tensors' stored bytes, one after the other in the order of `LlamaConfig.shapes`, a tied head
-        once. FormatError where one in f32, f16 or bf16 is not finite."""
+        once; those of a ternary matrix are followed by its scale in f32, which of master weights they say themselves.
+        FormatError where one in f32, f16 or bf16 is not finite, or a ternary matrix is wrong."""
         digest = hashlib.sha256()
         for name in self._names():
-            tensor = self.stored.tensors[name]
-            rows = tensor.bytes().reshape(-1, tensor.row_bytes)
-            step = max(1, _PIECE // tensor.row_bytes)
-            for first in range(0, len(rows), step):
-                piece = np.ascontiguousarray(rows[first : first + step])
-                digest.update(piece)
-                self._check_finite(tensor, first, piece)
-                release(rows[first : first + step])
+            matrix = self.stored.matrices.get(name)
+            if matrix is None:
+                self._add(digest, self.stored.tensors[name])
+            elif matrix.master is not None:
+                self._add(digest, StoredTensor(matrix.name, matrix.form, matrix.shape, matrix.data))
+            else:
+                digest.update(matrix.data)
+                digest.update(np.array(matrix.scale, "<f4").tobytes())  # which looks at all codes
+                release(matrix.data)
         return digest.hexdigest()
+
+    def _add(self, digest: hashlib._Hash, tensor: StoredTensor) -> None:
+        rows = tensor.bytes().reshape(-1, tensor.row_bytes)
+        step = max(1, _PIECE // tensor.row_bytes)
+        for first in range(0, len(rows), step):
+            piece = np.ascontiguousarray(rows[first : first + step])
+            digest.update(piece)
+            self._check_finite(tensor, first, piece)
+            release(rows[first : first + step])
 
     def record(self) -> dict[str, object]:
         """What is kept of it beside an adapter: where it lies, and the hash of its weights."""
@@ -129,6 +143,11 @@ class FrozenBase:
         copied = ctx.tensor(np.ascontiguousarray(rows))
         release(stored.data)
         return copied, stored.code
+
+    def ternary(self, ctx: Context, name: str) -> PackedTernary:
+        """A ternary matrix, packed on the device. FormatError when its bytes are wrong."""
+        assert self.stored.config.rope.layout == "half"  # in every BitNet, so that no rows have another order
+        return packed(ctx, [self.stored.ternary(name)])
 
     def vector(self, ctx: Context, name: str) -> Tensor:
         """A norm's gain or a bias, in f32."""

@@ -179,10 +179,11 @@ impl Engine {
             context,
         };
         let cache = PagedCache::new(ctx, sizes, options.cache_format)?;
+        let rank = adapter.map_or(0, Adapter::rank);
         let layers = if config.ternary {
-            LayerCalls::Ternary(Box::new(TernaryLayers::new(ctx, &config, rows)?))
+            LayerCalls::Ternary(Box::new(TernaryLayers::new(ctx, &config, rows, rank)?))
         } else {
-            LayerCalls::Stored(Box::new(StoredLayers::new(ctx, &config, rows, adapter.map_or(0, Adapter::rank))?))
+            LayerCalls::Stored(Box::new(StoredLayers::new(ctx, &config, rows, rank)?))
         };
         let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
         let (hidden, vocab) = (config.hidden_size, config.vocab_size);
