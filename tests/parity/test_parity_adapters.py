@@ -24,7 +24,7 @@ CONFIG = {
     "vocab_size": 48, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "head_dim": 16,
     "num_experts": 0, "experts_per_token": 0, "ffn_size": 64, "context": 32, "extended_context": 32, "init_std": 0.2,
 }  # fmt: skip
-#: The parts of a model, and the format of its GGUF file, or the form that a BitNet is converted to; else a folder as it is.
+#: The parts of a model, and the format of its GGUF file, or the form that a BitNet is converted to; a folder without.
 BASES: dict[str, tuple[dict[str, object], str]] = {
     "Llama in q8_0": ({}, "q8_0"),
     "Qwen2": ({"qkv_bias": True, "tie_embeddings": True}, ""),

@@ -390,7 +390,10 @@ def test_options_are_refused(changes: dict[str, Any], problem: str) -> None:
     [
         ({"num_experts": 4, "experts_per_token": 2}, "num_experts is 4; adapters are trained beside models with 0"),
         ({**BITNET, "sub_norms": False}, "sub_norms is False; adapters are trained beside models with True"),
-        ({"activation": "gelu_pytorch_tanh"}, "activation is 'gelu_pytorch_tanh'; adapters are trained beside models with 'silu'"),
+        (
+            {"activation": "gelu_pytorch_tanh"},
+            "activation is 'gelu_pytorch_tanh'; adapters are trained beside models with 'silu'",
+        ),
         ({"rope": Rope(rotated=8)}, "rope.rotated is 8; adapters are trained beside models with 0"),
         ({"qk_norm": "whole"}, "qk_norm is 'whole'; adapters are trained beside models with 'none' or 'head'"),
         ({"logits_scaling": 2.0}, "logits_scaling is 2.0; adapters are trained beside models with 1.0"),

@@ -73,7 +73,9 @@ def ternary_layers(ctx: Context, model: StoredModel, adapters: Adapters) -> Iter
         for number in range(model.config.num_layers)
     ]
     with ThreadPoolExecutor(1) as beside:
-        weights = _packed(ctx, model, adapters, [one for layer in layers for product in layer for one in product], beside)
+        weights = _packed(
+            ctx, model, adapters, [one for layer in layers for product in layer for one in product], beside
+        )
         for number, products in enumerate(layers):
             qkv, (o,), gate_up, (down,) = (tuple(itertools.islice(weights, len(product))) for product in products)
             attention, ffn = f"{block(number)}.self_attn", f"{block(number)}.mlp"

@@ -1,5 +1,5 @@
-"""Layers whose weights are -1, 0 and 1 times a number: made anew from their master weights whenever they are used, or as
-they are, with an adapter beside them.
+"""Layers whose weights are -1, 0 and 1 times a number: made anew from their master weights whenever they are used, or
+as they are, with an adapter beside them.
 
 Activations are rounded to 8 bits row by row. Both roundings count as the identity in the backward direction: the
 gradient of a product goes to the master weights as if it had taken them, with the rows and weights that it did take.
@@ -69,8 +69,8 @@ class TernaryLinear:
 
 
 class FrozenTernary(FrozenLinear):
-    """A `FrozenLinear` of weights that are ternary, packed u8 [stored, row_bytes] with a scale an output, f32 [out]. What
-    the adapter adds is of x as it is, before it is rounded for the other product."""
+    """A `FrozenLinear` of weights that are ternary, packed u8 [stored, row_bytes] with a scale an output, f32 [out].
+    What the adapter adds is of x as it is, before it is rounded for the other product."""
 
     def __init__(self, weight: Tensor, scale: Tensor, low_rank: LowRank | None = None):
         self.weight = weight

@@ -1,8 +1,8 @@
 """A stored model as the base of an adapter that is trained: its weights stay as they are stored.
 
 Any stored model will do whose layers are those that train: a dense Llama, Qwen2, Qwen3 or BitNet, or what computes as
-they do, from a folder or a GGUF file, in every format. Heads of queries and keys whose pairs lie side by side, as in GGUF files
-of Llamas, are read with half-split pairs, the order of folders, in which adapters are saved.
+they do, from a folder or a GGUF file, in every format. Heads of queries and keys whose pairs lie side by side, as in
+GGUF files of Llamas, are read with half-split pairs, the order of folders, in which adapters are saved.
 """
 
 from __future__ import annotations
