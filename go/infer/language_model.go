@@ -29,10 +29,12 @@ type LoadOptions struct {
 	Threads int    // as of cuda.WithThreads; 0: all cores
 }
 
-// Prompt is a text, or the ids of one: IDs count where they are not nil.
+// Prompt is a text, or the ids of one: IDs count where they are not nil. Adapter is the name of one of the model's adapters
+// (engine.Options.Adapters), "" for none of them.
 type Prompt struct {
-	Text string
-	IDs  []int32
+	Text    string
+	IDs     []int32
+	Adapter string
 }
 
 // Generation is what to generate.
@@ -204,6 +206,9 @@ func (m *LanguageModel) Tokenizer() tokenizer.TextTokenizer { return m.tokenizer
 // Context is the context length: how many tokens of a sequence attend to one another.
 func (m *LanguageModel) Context() int { return m.engine.Context }
 
+// Adapters are the names of the adapters that a prompt may name.
+func (m *LanguageModel) Adapters() []string { return m.engine.Adapters() }
+
 // MaxBatch is how many texts are written at once.
 func (m *LanguageModel) MaxBatch() int { return m.engine.MaxBatch }
 
@@ -268,7 +273,7 @@ func (m *LanguageModel) Logits(ctx context.Context, prompt Prompt) ([]float32, e
 		return nil, err
 	}
 	defer m.release()
-	return m.engine.Logits(ids)
+	return m.engine.Logits(ids, prompt.Adapter)
 }
 
 // Logprobs gives the log-probability of each token of one text after those before it, with so many of the likeliest tokens
@@ -285,14 +290,14 @@ func (m *LanguageModel) Logprobs(ctx context.Context, prompt Prompt, alternative
 		return nil, err
 	}
 	defer m.release()
-	return m.engine.Logprobs(ids, alternatives)
+	return m.engine.Logprobs(ids, alternatives, prompt.Adapter)
 }
 
 // Embed gives the vector of each prompt, f32 [hidden size]: the mean of the hidden states after the final norm, of all of
 // its tokens, brought to length 1. So the cosine of two prompts is the dot product of their vectors.
 //
 // The prompts run together, beside what else is generated; none of them is taken from the cache. A vector's bits depend on
-// its prompt alone. Errors are those of Generate, and ErrClosed when the model is closed before they have run.
+// its prompt and adapter alone. Errors are those of Generate, and ErrClosed when the model is closed before they have run.
 func (m *LanguageModel) Embed(ctx context.Context, prompts ...Prompt) ([][]float32, error) {
 	vectors := make([][]float32, len(prompts))
 	for event, err := range m.Generate(ctx, Generation{Prompts: prompts, Embed: true}) {
@@ -422,6 +427,9 @@ func (m *LanguageModel) prepare(wanted Generation) ([]*underWay, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := m.engine.CheckAdapter(prompt.Adapter); err != nil {
+			return nil, err
+		}
 		sampling := wanted.Sampling.Of(at)
 		if wanted.Samplings != nil {
 			sampling = wanted.Samplings[at]
@@ -454,6 +462,7 @@ func (m *LanguageModel) prepare(wanted Generation) ([]*underWay, error) {
 			Prompt: ids, MaxNewTokens: length, Sampling: sampling, EndIDs: ends,
 			Logprobs: wanted.Logprobs, TopLogprobs: wanted.TopLogprobs,
 			PromptLogprobs: wanted.PromptLogprobs, PromptTopLogprobs: wanted.PromptTopLogprobs, Embed: wanted.Embed,
+			Adapter: prompt.Adapter,
 		}
 		if wanted.Constraints != nil {
 			request.Constraint = wanted.Constraints[at]

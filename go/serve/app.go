@@ -22,7 +22,7 @@ import (
 type app struct {
 	service   *infer.Service
 	model     *infer.LanguageModel
-	name      string
+	served    *served
 	created   int64
 	guard     *guard
 	log       *accessLog
@@ -57,7 +57,7 @@ type exchange struct {
 
 func newApp(of *served, service *infer.Service, counted *metrics, log *accessLog, options Options) *app {
 	made := &app{
-		service: service, model: of.model, name: of.name, created: time.Now().Unix(), metrics: counted, log: log,
+		service: service, model: of.model, served: of, created: time.Now().Unix(), metrics: counted, log: log,
 		guard: newGuard(options.Keys, options.Anyone), timeout: options.Timeout,
 	}
 	completions, chat, responses, tokens := newCompletions(of), newChat(of), newResponses(of), newTokens(of)
@@ -320,22 +320,32 @@ func telling(told func() (object, error)) func(*exchange) error {
 	}
 }
 
-func (a *app) described() object {
-	return object{
-		{"id", a.name}, {"object", "model"}, {"created", a.created}, {"owned_by", "nncuda"},
+// described is what there is to say of the model, or of one of its adapters.
+func (a *app) described(name string) object {
+	found := object{
+		{"id", name}, {"object", "model"}, {"created", a.created}, {"owned_by", "nncuda"},
 		{"max_model_len", a.model.Context()},
 	}
+	if name != a.served.name {
+		found = append(found, member{"parent", a.served.name})
+	}
+	return found
 }
 
 func (a *app) models(x *exchange) error {
-	return x.respond(http.StatusOK, contentJSON, jsonOf(object{{"object", "list"}, {"data", list{a.described()}}}))
+	data := list{}
+	for _, name := range a.served.all() {
+		data = append(data, a.described(name))
+	}
+	return x.respond(http.StatusOK, contentJSON, jsonOf(object{{"object", "list"}, {"data", data}}))
 }
 
 func (a *app) oneModel(x *exchange) error {
-	if asked := strings.TrimPrefix(x.r.URL.Path, modelPrefix); asked != a.name {
-		return refusal("model_not_found", "model", named{"value": cut(asked, 256), "model": a.name})
+	found, err := a.served.find(strings.TrimPrefix(x.r.URL.Path, modelPrefix))
+	if err != nil {
+		return err
 	}
-	return x.respond(http.StatusOK, contentJSON, jsonOf(a.described()))
+	return x.respond(http.StatusOK, contentJSON, jsonOf(a.described(found.name)))
 }
 
 func (a *app) live(x *exchange) error {

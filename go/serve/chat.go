@@ -59,6 +59,10 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	of, err := c.find(v["model"])
+	if err != nil {
+		return nil, err
+	}
 	wanted, counted, err := c.shared(v, 1)
 	if err != nil {
 		return nil, err
@@ -101,7 +105,7 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 		written = newCallingForm(wantedTools, read.calls, marks)
 	}
 	made := &answer{
-		form: written, model: c.name, generations: c.texts(wanted, v, ids, most, rules), promptTokens: len(ids),
+		form: written, model: of.name, generations: c.texts(wanted, v, of.prompt(ids), most, rules), promptTokens: len(ids),
 		stream: v.flag("stream"), usage: counted, user: v.text("user"),
 	}
 	if wanted.Logprobs {

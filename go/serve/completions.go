@@ -2,6 +2,8 @@ package serve
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
@@ -37,10 +39,10 @@ func textChoice(index int, text string, finish, scores any) object {
 	return object{{"index", index}, {"text", text}, {"logprobs", scores}, {"finish_reason", finish}}
 }
 
-// served is a model by its name, of at most so many texts at once.
+// served is a model and its adapters by their names, of at most so many texts at once.
 type served struct {
 	model   *infer.LanguageModel
-	name    string
+	name    string // of the model without a named adapter; no adapter has it
 	names   *tokenNames
 	formats *textFormats
 	places  int
@@ -64,6 +66,10 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	of, err := c.find(v["model"])
+	if err != nil {
+		return nil, err
+	}
 	given := v["prompt"].([]any)
 	wanted, counted, err := c.shared(v, len(given))
 	if err != nil {
@@ -77,7 +83,7 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &answer{form: textForm{}, model: c.name, stream: v.flag("stream"), usage: counted, user: v.text("user")}
+	made := &answer{form: textForm{}, model: of.name, stream: v.flag("stream"), usage: counted, user: v.text("user")}
 	if scored {
 		made.names = c.names
 	}
@@ -93,7 +99,7 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 				return nil, err
 			}
 		}
-		for _, one := range c.texts(wanted, v, ids, v.whole("max_tokens"), rules) {
+		for _, one := range c.texts(wanted, v, of.prompt(ids), v.whole("max_tokens"), rules) {
 			made.generations, made.echoes = append(made.generations, one), append(made.echoes, begin)
 		}
 	}
@@ -113,12 +119,27 @@ func (s *served) echo(given any, ids []int32) (string, error) {
 
 func noTokenizer(name string) error { return refusal("no_tokenizer", name, named{"name": name}) }
 
-// checkModel is an error when a request asks for a model that is not there.
-func (s *served) checkModel(asked any) error {
-	if name, ok := asked.(string); ok && name != s.name {
-		return refusal("model_not_found", "model", named{"value": name, "model": s.name})
+// chosen is what a request asks for by its model: the name that its answer bears, and the adapter that computes it, "" for the
+// model alone.
+type chosen struct{ name, adapter string }
+
+// prompt is ids for it.
+func (c chosen) prompt(ids []int32) infer.Prompt { return infer.Prompt{IDs: ids, Adapter: c.adapter} }
+
+// all are the names of what is served, the model's first.
+func (s *served) all() []string { return append([]string{s.name}, s.model.Adapters()...) }
+
+// find is what a request asks for, by a text or nil. An error for a name that there is not.
+func (s *served) find(asked any) (chosen, error) {
+	name, ok := asked.(string)
+	if !ok || name == s.name {
+		return chosen{name: s.name}, nil
 	}
-	return nil
+	if !slices.Contains(s.model.Adapters(), name) {
+		there := strings.Join(s.all(), ", ")
+		return chosen{}, refusal("model_not_found", "model", named{"value": cut(name, 256), "model": there})
+	}
+	return chosen{name, name}, nil
 }
 
 // checkChoices is an error for more texts at once than this server ever takes, before any of them is looked into.
@@ -132,9 +153,6 @@ func (s *served) checkChoices(count int) error {
 // shared checks what both routes have, for so many prompts, and gives how their texts are drawn and end, and where a
 // stream is to count its tokens.
 func (s *served) shared(v values, prompts int) (wanted infer.Generation, counted usage, err error) {
-	if err := s.checkModel(v["model"]); err != nil {
-		return wanted, usageNowhere, err
-	}
 	if asked, ok := v["stream_options"].(usage); ok {
 		if counted = asked; !v.flag("stream") {
 			return wanted, usageNowhere, refusal("needs_field", "stream_options",
@@ -174,12 +192,14 @@ func (s *served) shared(v values, prompts int) (wanted infer.Generation, counted
 
 // texts are those of a prompt: each with a seed of its own, of at most so many tokens, and obeying rules where they are not
 // nil. A full context ends them, too.
-func (s *served) texts(wanted infer.Generation, v values, ids []int32, most int64, rules *grammar.Grammar) []infer.Generation {
-	wanted.MaxNewTokens = int(min(most, int64(s.model.Room(len(ids)))))
+func (s *served) texts(
+	wanted infer.Generation, v values, prompt infer.Prompt, most int64, rules *grammar.Grammar,
+) []infer.Generation {
+	wanted.MaxNewTokens = int(min(most, int64(s.model.Room(len(prompt.IDs)))))
 	if wanted.MaxNewTokens == 0 {
 		wanted.MaxNewTokens = infer.NoNewTokens
 	}
-	wanted.Prompts = []infer.Prompt{{IDs: ids}}
+	wanted.Prompts = []infer.Prompt{prompt}
 	made := make([]infer.Generation, v.choices())
 	for at := range made {
 		made[at] = wanted

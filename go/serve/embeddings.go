@@ -30,21 +30,22 @@ func (e *embeddings) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.checkModel(v["model"]); err != nil {
+	of, err := e.find(v["model"])
+	if err != nil {
 		return nil, err
 	}
 	given := v["input"].([]any)
 	if err := e.checkChoices(len(given)); err != nil {
 		return nil, err
 	}
-	made := &vectors{model: e.name, user: v.text("user"), encoded: v.text("encoding_format") == "base64"}
+	made := &vectors{model: of.name, user: v.text("user"), encoded: v.text("encoding_format") == "base64"}
 	prompts, err := e.allPromptIDs(given, "input")
 	if err != nil {
 		return nil, err
 	}
 	for _, ids := range prompts {
 		made.promptTokens += len(ids)
-		made.inputs = append(made.inputs, infer.Generation{Prompts: []infer.Prompt{{IDs: ids}}, Embed: true})
+		made.inputs = append(made.inputs, infer.Generation{Prompts: []infer.Prompt{of.prompt(ids)}, Embed: true})
 	}
 	return made, nil
 }

@@ -32,6 +32,10 @@ func (r *responses) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	of, err := r.find(v["model"])
+	if err != nil {
+		return nil, err
+	}
 	wanted, _, err := r.shared(v, 1)
 	if err != nil {
 		return nil, err
@@ -67,7 +71,7 @@ func (r *responses) prepare(body *formats.Object) (reply, error) {
 		return nil, err
 	}
 	made := &openResponse{
-		model: r.name, asked: v, format: shownFormat(described), promptTokens: len(read.ids), tools: list{},
+		model: of.name, asked: v, format: shownFormat(described), promptTokens: len(read.ids), tools: list{},
 		marks: map[int32]string{},
 	}
 	if wantedTools != nil {
@@ -86,7 +90,7 @@ func (r *responses) prepare(body *formats.Object) (reply, error) {
 			made.tools = append(made.tools, shownTool(one))
 		}
 	}
-	made.generation = r.texts(wanted, v, read.ids, most, rules)[0]
+	made.generation = r.texts(wanted, v, of.prompt(read.ids), most, rules)[0]
 	if wanted.Logprobs {
 		made.scores = &chatLogprobs{r.names}
 	}

@@ -21,7 +21,7 @@ func (t *tokens) tokenize(body *formats.Object) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.checkModel(v["model"]); err != nil {
+	if _, err := t.find(v["model"]); err != nil {
 		return nil, err
 	}
 	made := t.model.Tokenizer()
@@ -49,7 +49,7 @@ func (t *tokens) detokenize(body *formats.Object) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.checkModel(v["model"]); err != nil {
+	if _, err := t.find(v["model"]); err != nil {
 		return nil, err
 	}
 	if t.model.Tokenizer() == nil {

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from small_models import write_adapter
 
 from nncuda.bench.random_model import Shape, write_folder
 from nncuda.cli import main
+from nncuda.models.stored import StoredModel
 
 if os.environ.get("NNCUDA_INTEROP") != "live":
     pytest.skip("runs in `make interop`, which installs lm-eval and transformers", allow_module_level=True)
@@ -89,6 +91,11 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     results = json.loads(found.read_text())["results"]["sea"]
     samples = [json.loads(one) for one in said.read_text().splitlines()]
     assert len(samples) == QUESTIONS and sum(one["acc"] for one in samples) / QUESTIONS == results["acc,none"]
+    write_adapter(tmp_path / "adapter", StoredModel.open(folder).config, ("self_attn.q_proj",))
+    with_adapter = [*line[:-1], str(tmp_path / "other.jsonl"), "--force", "--adapter", str(tmp_path / "adapter")]
+    assert CliRunner().invoke(main, with_adapter, catch_exceptions=False).exit_code == 0
+    others = [json.loads(one) for one in (tmp_path / "other.jsonl").read_text().splitlines()]
+    assert len(others) == QUESTIONS and all(a["resps"] != b["resps"] for a, b in zip(samples, others, strict=True))
     again = CliRunner().invoke(main, line)
     assert again.exit_code == 2 and "exists; --force replaces it" in again.output
     found.unlink(), said.unlink()

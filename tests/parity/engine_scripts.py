@@ -32,6 +32,8 @@ def run(script: dict[str, Any], threads: int | None, device: str = "cpu") -> dic
         stored = StoredModel.open(Path(script["model"]))
         if script.get("adapter"):
             options["adapter"] = Adapter.open(script["adapter"], stored.config)
+        named = script.get("adapters", {})
+        options["adapters"] = {name: Adapter.open(named[name], stored.config) for name in sorted(named)}
         engine = Engine(stored, ctx, **options)
         found: dict[str, Any] = {}
         if script.get("logits"):
@@ -106,6 +108,7 @@ def _serve(scripted: list[dict[str, Any]], scheduler: Scheduler) -> list[Request
                     logprobs=one.get("logprobs"),
                     prompt_logprobs=one.get("prompt_logprobs"),
                     embed=one.get("embed", False),
+                    adapter=one.get("adapter"),
                     constraint=None if lists is None else Allowed(lists, vocab),
                 )
                 scheduler.add(requests[at])

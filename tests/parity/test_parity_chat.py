@@ -13,8 +13,11 @@ from pathlib import Path
 import languages
 import pytest
 from conftest import find
+from small_models import write_adapter
 
+from nncuda import LanguageModel
 from nncuda.bench.random_model import Shape, write_folder
+from nncuda.models.stored import StoredModel
 
 SHAPE = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=256)
 TEMPLATE = (
@@ -58,6 +61,22 @@ def test_conversations(folder: Path, language: str) -> None:
         for name in ("python", language)
     ]
     assert greedy[0] == greedy[1] != expected.stdout
+
+
+@pytest.mark.case("conversations")
+@pytest.mark.parametrize("language", languages.CHATTING)
+def test_a_conversation_with_an_adapter(folder: Path, language: str, tmp_path: Path) -> None:
+    write_adapter(tmp_path / "adapter", StoredModel.open(folder).config, ("self_attn.v_proj", "mlp.up_proj"))
+    options = [*OPTIONS, "--temperature", 0]
+    with LanguageModel.load(folder, cache_format="f32", threads=1, adapter=tmp_path / "adapter") as model:
+        answer = "".join(model.chat([{"role": "user", "content": "hello"}], 24))
+    answer = answer.replace("\r\n", "\n").replace("\r", "\n")  # as what a command writes is read
+    found = [
+        find(language).run("chat", folder, *options, *more, stdin="hello\n").stdout
+        for more in ((), ("--adapter", tmp_path / "adapter"))
+    ]
+    assert found[1].strip() == answer.strip() and found[0] != found[1]
+    assert "does not exist" in find(language).run("chat", folder, "--adapter", tmp_path / "none", code=2).stderr
 
 
 @pytest.mark.parametrize("language", languages.CHATTING)

@@ -65,11 +65,7 @@ def test_the_table_of_the_readme() -> None:
 @pytest.mark.parametrize(
     ("name", "command", "flag"),
     [(name, "generate", flag) for name in WITHOUT_ENGINE for flag in OF_ENGINE]
-    + [
-        (name, *asked)
-        for name in languages.ENGINES
-        for asked in (("generate", "--expert-parallel"), ("serve", "--adapter"))
-    ]
+    + [(name, "generate", "--expert-parallel") for name in languages.ENGINES]
     + [(name, "inspect", "--ternary") for name in BUILT],
 )
 def test_options(name: str, command: str, flag: str) -> None:

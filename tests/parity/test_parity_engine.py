@@ -228,6 +228,50 @@ def test_adapters(workshop: Workshop, stored: str, name: str, tmp_path: Path) ->
     assert told[0] == told[1] != engine_scripts.run(asked, threads=2)
 
 
+@pytest.fixture(scope="module", params=["llama-q4_0.gguf", "bitnet+i2_s"])
+def several(
+    request: pytest.FixtureRequest, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A script of texts that begin alike, beyond a page, with different adapters and without; and what Python makes of
+    it, where each has what it has alone in an engine with its adapter for all."""
+    place, stored = tmp_path_factory.mktemp("several"), model(workshop, request.param)
+    config = StoredModel.open(stored).config
+    chosen = {"all": ADAPTED["llama-f32"], "some": ADAPTED["llama-q4_0.gguf"], "wide": ("mlp.down_proj",)}
+    for seed, (name, targets) in enumerate(chosen.items()):
+        write_adapter(place / name, config, targets, seed, rank=seed + 3)
+    ids = [7 * at % 90 for at in range(150)]
+    requests: list[dict[str, Any]] = [
+        {"prompt": ids[: 150 - at], "max_new_tokens": 5 + at, "temperature": 0.9, "seed": at, "logprobs": 1,
+         "joins": at % 3} | ({} if name is None else {"adapter": name})
+        for at, name in enumerate(("some", None, "all", "some", "wide", None))
+    ]  # fmt: skip
+    requests.append({"prompt": ids[:9], "max_new_tokens": 0, "embed": True, "adapter": "all"})
+    requests.append({"prompt": ids[:9], "max_new_tokens": 0, "prompt_logprobs": 0, "adapter": "wide"})
+    asked = {"model": str(stored), "adapters": {name: str(place / name) for name in chosen}, "requests": requests}
+    together = engine_scripts.run(asked, threads=2)
+    for said, found in zip(requests, together["requests"], strict=True):
+        one = {name: value for name, value in said.items() if name not in ("adapter", "joins")}
+        adapter = {"adapter": str(place / said["adapter"])} if "adapter" in said else {}
+        (alone,) = engine_scripts.run({"model": str(stored), "requests": [one], **adapter}, threads=1)["requests"]
+        assert {**found, "shared": 0} == alone
+    assert together["requests"][3]["shared"] > 128 > together["requests"][1]["shared"]
+    return asked, together
+
+
+@pytest.mark.case("the engine: texts with different adapters, and without, in one batch")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("schedule", [{}, {"max_batch": 3, "piece": 64}], ids=["usual", "three at a time"])
+def test_several_adapters(several: tuple[dict[str, Any], dict[str, Any]], schedule: dict[str, Any], name: str) -> None:
+    asked, wanted = several
+    told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps({**asked, **schedule})).stdout
+    found = json.loads(told)
+    if schedule:  # what is shared and counted is another schedule's
+        del found["tokens"]
+        wanted = {"requests": [{**one, "shared": 0} for one in wanted["requests"]]}
+        found["requests"] = [{**one, "shared": 0} for one in found["requests"]]
+    assert found == wanted
+
+
 @pytest.mark.case("generate: with an adapter, and adapters that are refused")
 @pytest.mark.parametrize("name", languages.ENGINES)
 def test_generate_with_an_adapter(workshop: Workshop, name: str, tmp_path: Path) -> None:

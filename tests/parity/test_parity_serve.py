@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,8 +15,10 @@ import languages
 import pytest
 from conftest import find
 from servers import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, SHAPE, Asked, Served, idle, neutral, served
+from small_models import write_adapter
 
 from nncuda.bench.random_model import write_folder
+from nncuda.models.stored import StoredModel
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}[{{ m.role | upper }}] {{ m['content'].strip() }}\n{% endfor %}"
@@ -268,6 +271,75 @@ def test_the_same_bytes(folder: Path, expected: list[tuple[int, bytes]], languag
             together = list(pool.map(lambda asked: neutral(server.post(asked)), requests()))
             assert together == expected
         assert idle(server)
+
+
+def chosen() -> list[Asked]:
+    """Requests of every route for the model and its adapters, by name, and for what is not there."""
+    found: list[Asked] = []
+    for name in ({}, {"model": "sea"}, {"model": "small"}, {"model": "a/ship"}, {"model": "ship"}):
+        how: dict[str, Any] = {"ignore_eos": True, "seed": 3, **name}
+        found += [
+            (COMPLETIONS, {"prompt": TEXTS[1], "max_tokens": 9, "logprobs": 2, "echo": True, **how}),
+            (CHAT, {**CHATTED, "max_tokens": 9, "stream": True, "n": 2, **how}),
+            (RESPONSES, {"input": TEXTS[2], "max_output_tokens": 9, **how}),
+            (EMBEDDINGS, {"input": [TEXTS[1], [3, 4]], **name}),
+            ("/tokenize", {"prompt": "waves", **name}),
+            ("/detokenize", {"tokens": [5, 300], **name}),
+        ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[object], list[Any]]:
+    """A model, the options of its adapters, and what Python answers."""
+    place = tmp_path_factory.mktemp("adapted")
+    write_folder(place / "model", SHAPE)
+    config = StoredModel.open(place / "model").config
+    options: list[object] = []
+    for seed, (name, target) in enumerate((("sea", "self_attn.q_proj"), ("a/ship", "mlp.down_proj"))):
+        write_adapter(place / str(seed), config, (target,), seed)
+        options += ["--adapter", f"{name}={place / str(seed)}"]
+    with served("python", place / "model", *options, "--max-batch", 1) as server:
+        answers: list[Any] = [neutral(server.post(asked)) for asked in chosen()]
+        answers += [neutral(server.request("GET", path)) for path in LISTED]
+    return place, options, answers
+
+
+LISTED = ["/v1/models", "/v1/models/sea", "/v1/models/a/ship", "/v1/models/small", "/v1/models/ship"]
+
+
+@pytest.mark.case("a server with adapters: which requests choose, and what is refused")
+@pytest.mark.parametrize("language", SERVING)
+def test_adapters(adapted: tuple[Path, list[object], list[Any]], language: str) -> None:
+    place, options, wanted = adapted
+    with served(language, place / "model", *options) as server, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda asked: neutral(server.post(asked)), chosen()))
+        assert found + [neutral(server.request("GET", path)) for path in LISTED] == wanted
+        assert idle(server)
+    statuses = [status for status, _ in wanted]
+    assert statuses == [200] * 24 + [404] * 6 + [200] * 4 + [404]
+    assert len({body for status, body in wanted[:24:6] if status == 200}) == 3  # the model's twice
+    run = find(language).run
+    for given, words in (
+        (["nothing"], "'nothing' is not NAME=PATH, such as sql=adapters/sql"),
+        (["=."], "'=.' is not NAME=PATH"),
+        (["a\n=."], "is not NAME=PATH"),
+        (["x" * 257 + "=."], "is not NAME=PATH"),
+        (["a="], "'a=' is not NAME=PATH"),
+        (["a=nowhere"], "'nowhere' does not exist"),
+        (["a=.", "a=."], "'a' is the name of two adapters"),
+        (["model=."], "--adapter model has the name of the model; choose another, or a --model-name"),
+    ):
+        line = [part for one in given for part in ("--adapter", one)]
+        assert words in run("serve", place / "model", *line, code=2).stderr
+    config = place / "0" / "adapter_config.json"
+    whole = json.loads(config.read_text())
+    other = place / language
+    shutil.copytree(place / "0", other)
+    for changed, words in (({"r": 5}, "with r 5 the model makes it"), ({"use_dora": True}, "use_dora")):
+        (other / "adapter_config.json").write_text(json.dumps({**whole, **changed}))
+        said = run("serve", place / "model", "--port", 0, "--adapter", f"a={other}", code=3).stderr
+        assert words in said and "Error: " in said
 
 
 @pytest.mark.case("what a server refuses")

@@ -65,6 +65,7 @@ def test_the_command(running: Running) -> None:
 def test_what_the_command_refuses(running: Running) -> None:
     for options, code, problem in (
         (["--url", url(running), "--context", "5"], 2, "--url and --context exclude each other"),
+        (["--url", url(running), "--adapter", "."], 2, "--url and --adapter exclude each other"),
         (["--url", url(running), "."], 2, "--url and MODEL exclude each other"),
         ([".", "--model-name", "x"], 2, "--model-name needs --url"),
         (["--url", url(running), "--model-name", "x"], 3, "has no model x; it has small"),

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/infer/engine"
@@ -18,7 +20,8 @@ import (
 // engineScript is what `bench engine` reads: a model, the options of its engine, and what to run on it.
 type engineScript struct {
 	Model       string
-	Adapter     string // "" for none
+	Adapter     string            // "" for none
+	Adapters    map[string]string // by their names
 	Context     int
 	CacheFormat string `json:"cache_format"`
 	CacheTokens int    `json:"cache_tokens"`
@@ -46,6 +49,7 @@ type scriptedRequest struct {
 	LogitBias    map[int32]float64 `json:"logit_bias"`
 	Logprobs     *int              // alternatives
 	PromptScores *int              `json:"prompt_logprobs"`
+	Adapter      string            // the name of one of the engine's
 	Embed        bool
 	Allowed      [][]int32 // the ids that may be next, after each token; then none
 	Joins        int
@@ -55,7 +59,7 @@ type scriptedRequest struct {
 // request is the same for a scheduler.
 func (s *scriptedRequest) request(vocab int) *engine.Request {
 	request := &engine.Request{
-		Prompt: s.Prompt, MaxNewTokens: s.MaxNewTokens, EndIDs: s.EndIDs, Embed: s.Embed,
+		Prompt: s.Prompt, MaxNewTokens: s.MaxNewTokens, EndIDs: s.EndIDs, Embed: s.Embed, Adapter: s.Adapter,
 		Sampling: engine.Sampling{
 			Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, Seed: s.Seed, MinP: s.MinP, PresencePenalty: s.Presence,
 			FrequencyPenalty: s.Frequency, RepetitionPenalty: s.Repetition, LogitBias: s.LogitBias,
@@ -160,16 +164,28 @@ func newBenchEngine(std streams) *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, model.Close()) }()
-			var adapter *stored.Adapter
-			if script.Adapter != "" {
-				if adapter, err = stored.OpenAdapter(script.Adapter, model.Config); err != nil {
-					return err
+			adapter, err := (&adapterFlag{script.Adapter}).open(model.Config)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, adapter.Close()) }()
+			named := &adapterFlags{names: slices.Sorted(maps.Keys(script.Adapters))}
+			for _, name := range named.names {
+				named.paths = append(named.paths, script.Adapters[name])
+			}
+			adapters, err := named.open(model.Config)
+			defer func() {
+				for _, one := range adapters {
+					err = errors.Join(err, one.Adapter.Close())
 				}
-				defer func() { err = errors.Join(err, adapter.Close()) }()
+			}()
+			if err != nil {
+				return err
 			}
 			running, err := engine.New(model, ctx, engine.Options{
 				Context: script.Context, CacheFormat: script.CacheFormat, CacheTokens: script.CacheTokens,
 				MaxBatch: script.MaxBatch, Piece: script.Piece, Weights: script.Weights, Adapter: adapter,
+				Adapters: adapters,
 			})
 			if err != nil {
 				return err
@@ -189,7 +205,7 @@ func newBenchEngine(std streams) *cobra.Command {
 func (s *engineScript) run(running *engine.Engine) (*engineResult, error) {
 	result := &engineResult{Requests: make([]requestResult, len(s.Requests))}
 	if len(s.Logits) > 0 {
-		logits, err := running.Logits(s.Logits)
+		logits, err := running.Logits(s.Logits, "")
 		if err != nil {
 			return nil, err
 		}

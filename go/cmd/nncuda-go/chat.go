@@ -34,6 +34,7 @@ type chatFlags struct {
 	maxTokens     int // 0 where it is not given
 	drawing       drawingFlags
 	engine        engineFlags
+	adapter       adapterFlag
 	device        deviceFlags
 }
 
@@ -66,6 +67,7 @@ an answer; at the prompt, Ctrl-D or a second Ctrl-C exits.`,
 		"Maximum number of tokens of an answer.  [default: what the context leaves]")
 	flags.drawing.add(set, 0.7, "0 always picks the most likely token", 0.95, "the same answers")
 	flags.engine.add(set)
+	flags.adapter.add(set)
 	flags.device.add(set)
 	return command
 }
@@ -82,7 +84,10 @@ func (f *chatFlags) check(command *cobra.Command) error {
 	if err := f.engine.check(given); err != nil {
 		return err
 	}
-	return requirePath("MODEL", filepath.Clean(f.model), anyPath)
+	if err := requirePath("MODEL", filepath.Clean(f.model), anyPath); err != nil {
+		return err
+	}
+	return f.adapter.check(given)
 }
 
 func (f *chatFlags) run(command *cobra.Command, std streams) (err error) {
@@ -101,6 +106,11 @@ func (f *chatFlags) run(command *cobra.Command, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
+	adapter, err := f.adapter.open(opened.Config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, adapter.Close()) }()
 	template, err := opened.ChatTemplate()
 	if err != nil {
 		return err
@@ -112,6 +122,7 @@ func (f *chatFlags) run(command *cobra.Command, std streams) (err error) {
 	defer func() { err = errors.Join(err, device.Close()) }()
 	made, err := infer.New(opened, device, engine.Options{
 		Context: f.engine.context, CacheFormat: f.engine.cacheFormat, Weights: f.engine.weights, MaxBatch: 1,
+		Adapter: adapter,
 	})
 	if err != nil {
 		return err

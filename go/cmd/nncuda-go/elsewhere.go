@@ -15,7 +15,6 @@ var (
 	optionsElsewhere  = map[string][]string{
 		"generate": {"expert-parallel"},
 		"inspect":  {"ternary"},
-		"serve":    {"adapter"},
 	}
 )
 

@@ -4,11 +4,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
 	"github.com/nncuda/nncuda/go/infer/engine"
+	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/spf13/pflag"
 )
+
+// longestName is the most characters of a name that requests have for an adapter.
+const longestName = 256
 
 // drawingFlags are those that say how tokens are drawn.
 type drawingFlags struct {
@@ -107,4 +114,71 @@ func (f *engineFlags) check(given func(string) bool) error {
 // usual says whether all of them are as without flags.
 func (f *engineFlags) usual() bool {
 	return *f == engineFlags{cacheFormat: "f16", weights: "auto"}
+}
+
+// adapterFlag is that of what is added to a model's weights.
+type adapterFlag struct{ path string } // "" where it is not given
+
+func (f *adapterFlag) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.path, "adapter", "",
+		"A LoRA adapter of MODEL: a folder of PEFT, or a GGUF file; the model's weights stay as they are stored.")
+}
+
+func (f *adapterFlag) check(given func(string) bool) error {
+	if !given("adapter") {
+		return nil
+	}
+	return requirePath("--adapter", f.path, anyPath)
+}
+
+// open opens the adapter, for a model with that configuration; nil where there is none.
+func (f *adapterFlag) open(config stored.LlamaConfig) (*stored.Adapter, error) {
+	if f.path == "" {
+		return nil, nil
+	}
+	return stored.OpenAdapter(f.path, config)
+}
+
+// adapterFlags are adapters by the names that requests have for them.
+type adapterFlags struct {
+	given []string // NAME=PATH
+	names []string
+	paths []string
+}
+
+func (f *adapterFlags) add(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.given, "adapter", nil, "NAME=PATH: a LoRA adapter of MODEL, a folder of PEFT or a GGUF file, and "+
+		"the name that requests have for the model with it; repeatable.")
+}
+
+// check reads them, and refuses wrong ones, and a name that two have.
+func (f *adapterFlags) check() error {
+	for _, text := range f.given {
+		name, path, _ := strings.Cut(text, "=")
+		if length := utf8.RuneCountInString(name); length < 1 || length > longestName || path == "" ||
+			!utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+			return usagef("invalid value for '--adapter': '%s' is not NAME=PATH, such as sql=adapters/sql",
+				formats.Printable(text))
+		}
+		if err := requirePath("--adapter", path, anyPath); err != nil {
+			return err
+		}
+		if slices.Contains(f.names, name) {
+			return usagef("invalid value for '--adapter': '%s' is the name of two adapters", name)
+		}
+		f.names, f.paths = append(f.names, name), append(f.paths, path)
+	}
+	return nil
+}
+
+// open opens the adapters, for a model with that configuration. They must be closed, also when one of them is wrong.
+func (f *adapterFlags) open(config stored.LlamaConfig) (opened []engine.NamedAdapter, err error) {
+	for at, path := range f.paths {
+		adapter, err := stored.OpenAdapter(path, config)
+		if err != nil {
+			return opened, err
+		}
+		opened = append(opened, engine.NamedAdapter{Name: f.names[at], Adapter: adapter})
+	}
+	return opened, nil
 }

@@ -32,7 +32,7 @@ type generateFlags struct {
 	greedy, ids, best bool
 	drawing           drawingFlags
 	engine            engineFlags
-	adapter           string // "" where it is not given
+	adapter           adapterFlag
 	contiguous        bool
 	precision         string // "" where it is not given
 	device            deviceFlags
@@ -67,8 +67,7 @@ ids that follow, on one line, separated by spaces; no id ends it early.`,
 	flags.drawing.add(set, 1, "0 is the same as --greedy", 0, "the same text. Of several prompts, prompt i uses seed + i")
 	set.BoolVar(&flags.ids, "ids", false, "PROMPT and output are token ids; no tokenizer is needed.")
 	flags.engine.add(set)
-	set.StringVar(&flags.adapter, "adapter", "",
-		"A LoRA adapter of MODEL: a folder of PEFT, or a GGUF file; the model's weights stay as they are stored.")
+	flags.adapter.add(set)
 	set.BoolVar(&flags.contiguous, "contiguous", false, "Run a checkpoint by the layers that train, over a contiguous cache.")
 	set.StringVar(&flags.precision, "precision", "", "With --contiguous: the precision to compute in, "+
 		strings.Join(model.Precisions(), ", ")+"; weights and cache take half the memory in bf16 and f16.  [default: f32]")
@@ -112,10 +111,8 @@ func (f *generateFlags) check(command *cobra.Command, path string) error {
 	if err := requirePath("MODEL", path, anyPath); err != nil {
 		return err
 	}
-	if given("adapter") {
-		if err := requirePath("--adapter", f.adapter, anyPath); err != nil {
-			return err
-		}
+	if err := f.adapter.check(given); err != nil {
+		return err
 	}
 	switch {
 	case !f.contiguous && given("precision"):
@@ -214,13 +211,11 @@ type generation struct {
 }
 
 func (g *generation) run(ctx context.Context, prompts []string, stop func() bool) (err error) {
-	var adapter *stored.Adapter
-	if g.adapter != "" {
-		if adapter, err = stored.OpenAdapter(g.adapter, g.stored.Config); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, adapter.Close()) }()
+	adapter, err := g.adapter.open(g.stored.Config)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, adapter.Close()) }()
 	tokens, err := g.stored.Tokenizer()
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type serveFlags struct {
 	keyFile            string
 	noAuth, noPage     bool
 	name               string
+	adapters           adapterFlags
 	maxBatch, maxQueue int
 	cacheTokens        int // 0 where it is not given
 	timeout, drain     float64
@@ -50,6 +51,8 @@ func newServe(std streams) *cobra.Command {
 		Short: "Serve a model over HTTP, in the words of OpenAI's API.",
 		Long: `Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a
 checkpoint or a run.
+
+With --adapter, requests choose by their model: NAME is MODEL with that adapter, and all are decoded together.
 
 Requests of many clients are decoded together, and each gets the bytes that it would get alone. SIGTERM ends the server
 when running requests have ended. Without an API key it answers on this machine only, unless --no-auth.`,
@@ -67,6 +70,7 @@ when running requests have ended. Without an API key it answers on this machine 
 	set.StringVar(&flags.keyFile, "api-key-file", "", "A file of such keys, one a line; # begins a comment.")
 	set.BoolVar(&flags.noAuth, "no-auth", false, "Serve on an address that others can reach, without a key.")
 	set.StringVar(&flags.name, "model-name", "", "The name that requests have for the model.  [default: that of its file]")
+	flags.adapters.add(set)
 	set.IntVar(&flags.maxBatch, "max-batch", 32, "Texts that are written at once.")
 	set.IntVar(&flags.maxQueue, "max-queue", 256, "Texts that may wait beside them; a further one is refused (429).")
 	set.IntVar(&flags.cacheTokens, "cache-tokens", 0,
@@ -110,14 +114,22 @@ func (f *serveFlags) check(command *cobra.Command) error {
 	if err := requirePath("MODEL", filepath.Clean(f.model), anyPath); err != nil {
 		return err
 	}
+	if err := f.adapters.check(); err != nil {
+		return err
+	}
 	if err := f.readKeys(); err != nil {
 		return err
+	}
+	if f.name == "" {
+		f.name = nameOf(f.model)
 	}
 	switch {
 	case f.noAuth && len(f.keys) > 0:
 		return usagef("--no-auth and API keys exclude each other")
 	case len(f.keys) == 0 && !f.noAuth && !serve.IsLoopback(f.host):
 		return usagef("others can reach %s: give an --api-key or --api-key-file, or --no-auth to serve them without", f.host)
+	case slices.Contains(f.adapters.names, f.name):
+		return usagef("--adapter %s has the name of the model; choose another, or a --model-name", f.name)
 	}
 	return nil
 }
@@ -171,6 +183,15 @@ func (f *serveFlags) run(command *cobra.Command, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
+	adapters, err := f.adapters.open(opened.Config)
+	defer func() {
+		for _, one := range adapters {
+			err = errors.Join(err, one.Adapter.Close())
+		}
+	}()
+	if err != nil {
+		return err
+	}
 	device, err := f.device.open()
 	if err != nil {
 		return err
@@ -178,7 +199,7 @@ func (f *serveFlags) run(command *cobra.Command, std streams) (err error) {
 	defer func() { err = errors.Join(err, device.Close()) }()
 	made, err := infer.New(opened, device, engine.Options{
 		Context: f.engine.context, CacheFormat: f.engine.cacheFormat, Weights: f.engine.weights, MaxBatch: f.maxBatch,
-		CacheTokens: f.cacheTokens,
+		CacheTokens: f.cacheTokens, Adapters: adapters,
 	})
 	if err != nil {
 		return err
@@ -191,12 +212,8 @@ func (f *serveFlags) run(command *cobra.Command, std streams) (err error) {
 	fmt.Fprintf(std.err, "loaded in %.1f s: %s parameters, context %d, cache %s for %d tokens, %s\n",
 		time.Since(start).Seconds(), withCommas(made.Config().NumParameters()), made.Context(),
 		bytesText(int(state.CacheBytes)), state.CachePages*engine.Page, deviceText(device))
-	name := f.name
-	if name == "" {
-		name = nameOf(f.model)
-	}
 	server, err := serve.New(made, serve.Options{
-		Name: name, Keys: f.keys, Anyone: f.noAuth, MaxQueue: f.maxQueue, Timeout: duration(f.timeout),
+		Name: f.name, Keys: f.keys, Anyone: f.noAuth, MaxQueue: f.maxQueue, Timeout: duration(f.timeout),
 		Drain: duration(f.drain), LogFormat: f.logFormat, NoPage: f.noPage, Log: std.err,
 	})
 	if err != nil {
@@ -225,7 +242,7 @@ func (f *serveFlags) run(command *cobra.Command, std streams) (err error) {
 			}
 		}
 	}()
-	fmt.Fprintf(std.err, "serving %s on http://%s\n", name, on.Addr())
+	fmt.Fprintf(std.err, "serving %s on http://%s\n", f.name, on.Addr())
 	return server.Serve(on)
 }
 

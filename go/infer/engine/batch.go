@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -40,7 +41,8 @@ type drawn struct {
 // captured for each number of rows, when there are so many for the first time, and replayed from then on: capturing costs
 // the host what calling costs, once, and a batch padded to some larger size would cost every step the products of rows
 // that nobody asked for. From step to step only the drawn ids come back; what the host sends is new pages. A step that also
-// gives log-probabilities, or changes logits before tokens are drawn, is another graph.
+// gives log-probabilities, or changes logits before tokens are drawn, is another graph. So is one of other adapters, or of
+// other numbers of rows with each: rows with the same adapter are neighbours.
 //
 // A batch may run ahead, as it does on a GPU: as the ids that a step reads are on the device already, it can be started
 // before the host has read them. Then the device never waits for the host, and a row that ends has run one step for
@@ -60,17 +62,31 @@ type DecodeBatch struct {
 	given                 *tensor.Tensor // the logits that they are of, where drawing changes them; f32 [most, vocab]
 	transfers             transfers
 	underWay              []underWay // steps whose ids were not read, at most two
-	graphs                map[stepOf]*cuda.Graph
+	graphs                map[stepOf]*keptGraph
+	mostGraphs            int  // that are kept
+	steps                 int  // that were given to the device
 	generation            int  // of the sampler, that of the graphs
 	tables                int  // how far those of the graphs reach
 	changed               bool // whether the rows on the device are not those of rows
 }
 
-// stepOf is what a captured step does: the number of rows, the calls of its draw, and whether it gives log-probabilities.
+// mostGraphs are kept. Without adapters there are as many as numbers of rows, kinds of draws apart; which adapters the rows of
+// a step may have together is without end.
+const mostGraphs = 256
+
+// stepOf is what a captured step does: the number of rows, the calls of its draw, whether it gives log-probabilities, and
+// which rows have which adapter, as keyOfRuns says it.
 type stepOf struct {
 	rows   int
 	kind   kind
 	scored bool
+	runs   string
+}
+
+// keptGraph is a captured step, and the number of the step that it was last used for.
+type keptGraph struct {
+	*cuda.Graph
+	used int
 }
 
 // underWay is a step that was given to the device.
@@ -80,7 +96,7 @@ type underWay struct {
 }
 
 func newDecodeBatch(e *Engine, ahead bool) (*DecodeBatch, error) {
-	b := &DecodeBatch{engine: e, ahead: ahead, graphs: make(map[stepOf]*cuda.Graph), tables: e.rope.Length()}
+	b := &DecodeBatch{engine: e, ahead: ahead, graphs: make(map[stepOf]*keptGraph), mostGraphs: mostGraphs, tables: e.rope.Length()}
 	most := e.MaxBatch
 	err := layer.Run(e.ctx, func(p *layer.Pass) {
 		b.state = b.keep.zeros(p, cuda.I32, 3, most)
@@ -293,7 +309,12 @@ func (b *DecodeBatch) start() error {
 			return err
 		}
 	}
-	graph, err := b.graph(step)
+	var runs []rowRun
+	for _, row := range b.rows {
+		runs = appended(runs, row.sequence.adapter, 1)
+	}
+	step.runs = keyOfRuns(runs)
+	graph, err := b.graph(step, runs)
 	if err != nil {
 		return err
 	}
@@ -337,6 +358,8 @@ func (b *DecodeBatch) collect() ([]drawn, error) {
 
 // send puts the rows on the device.
 func (b *DecodeBatch) send(p *layer.Pass) {
+	// Neighbours stay in their order.
+	slices.SortStableFunc(b.rows, func(a, b *row) int { return a.sequence.adapter - b.sequence.adapter })
 	most := b.state.Dim(1)
 	whole := make([]int32, 3*most)
 	var table []int32
@@ -350,22 +373,45 @@ func (b *DecodeBatch) send(p *layer.Pass) {
 	b.changed = p.Err() != nil
 }
 
-// graph is the captured step.
-func (b *DecodeBatch) graph(step stepOf) (*cuda.Graph, error) {
+// graph is the captured step; the one that was not used for longest makes room for it.
+func (b *DecodeBatch) graph(step stepOf, runs []rowRun) (*keptGraph, error) {
 	e := b.engine
+	b.steps++
 	if graph := b.graphs[step]; graph != nil {
+		graph.used = b.steps
 		return graph, nil
 	}
-	graph, err := e.ctx.Capture(func() error {
+	if len(b.graphs) >= b.mostGraphs {
+		if err := b.dropOldest(); err != nil {
+			return nil, err
+		}
+	}
+	captured, err := e.ctx.Capture(func() error {
 		return layer.Run(e.ctx, func(p *layer.Pass) {
 			in := b.inputs.first(p, step.rows, step.rows)
-			b.draw(p, b.sampler, e.decode(p, in), in.ids, step.scored)
+			b.draw(p, b.sampler, e.decode(p, in, runs), in.ids, step.scored)
 			// All rows, used or not: those of rows that join are set then.
 			p.Check(tensor.Increment(b.moving, 1))
 		})
 	})
-	if err == nil {
-		b.graphs[step] = graph
+	if err != nil {
+		return nil, err
 	}
-	return graph, err
+	graph := &keptGraph{captured, b.steps}
+	b.graphs[step] = graph
+	return graph, nil
+}
+
+// dropOldest closes the graph that was not used for longest, of which there must be one.
+func (b *DecodeBatch) dropOldest() error {
+	var oldest stepOf
+	used := math.MaxInt
+	for step, graph := range b.graphs {
+		if graph.used < used {
+			oldest, used = step, graph.used
+		}
+	}
+	graph := b.graphs[oldest]
+	delete(b.graphs, oldest)
+	return graph.Close()
 }

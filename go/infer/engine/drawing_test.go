@@ -125,7 +125,7 @@ func TestLogprobs(t *testing.T) {
 		Sampling: Sampling{PresencePenalty: 5},
 	}
 	generated(t, s, request)
-	logits := must.Get(e.Logits(slices.Concat(prompt, request.Tokens)))(t)
+	logits := must.Get(e.Logits(slices.Concat(prompt, request.Tokens), ""))(t)
 	logprob := func(row int, id int32) float64 {
 		values, sum := logits[row*storedmodel.Vocab:(row+1)*storedmodel.Vocab], 0.0
 		for _, value := range values {
@@ -149,7 +149,7 @@ func TestLogprobs(t *testing.T) {
 			t.Errorf("token %d: %v", at, one)
 		}
 	}
-	alone := must.Get(e.Logprobs(prompt, 3))(t)
+	alone := must.Get(e.Logprobs(prompt, 3, ""))(t)
 	for at, one := range alone[1:] {
 		if other := request.PromptScores[at+1]; one.Logprob != other.Logprob || !slices.Equal(one.Top, other.Top) {
 			t.Fatalf("token %d: %v, of a request %v", at, one, other)
@@ -160,10 +160,10 @@ func TestLogprobs(t *testing.T) {
 	if len(nothing.PromptScores) != 5 || len(nothing.Tokens) != 0 || nothing.Finish != Length || len(nothing.PromptScores[1].Top) != 0 {
 		t.Errorf("%+v", nothing)
 	}
-	if none := must.Get(e.Logprobs(nil, 0))(t); none != nil {
+	if none := must.Get(e.Logprobs(nil, 0, ""))(t); none != nil {
 		t.Errorf("%v", none)
 	}
-	if err := must.Err(e.Logprobs([]int32{-1}, 0)); !errors.Is(err, cuda.ErrOutOfRange) {
+	if err := must.Err(e.Logprobs([]int32{-1}, 0, "")); !errors.Is(err, cuda.ErrOutOfRange) {
 		t.Errorf("%v", err)
 	}
 	must.Do(t, s.Close())

@@ -56,8 +56,12 @@ type Options struct {
 	Piece int
 	// Weights is one of Places, where the weights lie on a CPU; "": auto. The bits are the same.
 	Weights string
-	// Adapter is what is added to the weights, which stay as they are stored; or nil. It may be closed when the engine is made.
+	// Adapter is what is added to the weights, which stay as they are stored, for sequences that name no adapter; or nil. It
+	// may be closed when the engine is made.
 	Adapter *stored.Adapter
+	// Adapters are those that a sequence may name; each has the bits that it has alone, whoever else is in a call. They may be
+	// closed, too.
+	Adapters []NamedAdapter
 }
 
 // Part is what a prefill call runs of one sequence: its next ids, and whether the logits after the last are wanted.
@@ -162,7 +166,7 @@ func (e *Engine) choose(options *Options) error {
 
 func (e *Engine) build(p *layer.Pass, model *stored.Model, options Options) {
 	config, rows := e.Config, max(e.Piece, e.MaxBatch)
-	if e.Weights = newWeights(p, &e.keep, model, options.Weights, options.Adapter); p.Err() != nil {
+	if e.Weights = newWeights(p, &e.keep, model, options); p.Err() != nil {
 		return
 	}
 	base, ntkAlpha, scale, err := config.RopeOptions(e.Context)
@@ -180,14 +184,10 @@ func (e *Engine) build(p *layer.Pass, model *stored.Model, options Options) {
 	if p.Check(err); p.Err() != nil {
 		return
 	}
-	rank := 0
-	if options.Adapter != nil {
-		rank = options.Adapter.Rank
-	}
 	if config.Ternary {
-		e.layers = newTernaryLayers(p, &e.keep, config, e.Weights.ternary, rows, rank)
+		e.layers = newTernaryLayers(p, &e.keep, config, e.Weights.ternary, rows, e.Weights.adapters.rank)
 	} else {
-		e.layers = newStoredLayers(p, &e.keep, config, e.Weights.layers, rows, rank)
+		e.layers = newStoredLayers(p, &e.keep, config, e.Weights.layers, rows, e.Weights.adapters.rank)
 	}
 	e.x = e.keep.empty(p, cuda.F32, rows, config.HiddenSize)
 	e.heads = e.keep.empty(p, cuda.F32, rows, config.NumHeads, config.HeadDim)
@@ -270,12 +270,31 @@ func (e *Engine) checkWhole(ids []int32, least int) error {
 	return nil
 }
 
-// Logits gives the logits after each of the ids, f32 [ids, vocab], row by row.
-func (e *Engine) Logits(ids []int32) ([]float32, error) {
+// Adapters are the names of the adapters that a sequence may name.
+func (e *Engine) Adapters() []string { return e.Weights.adapters.names }
+
+// CheckAdapter is an *OptionError for a name of an adapter that there is not; "" is none.
+func (e *Engine) CheckAdapter(name string) error {
+	_, err := e.Weights.adapters.number(name)
+	return err
+}
+
+// open gives a sequence of so many rows that an adapter of this name computes, which looks for nothing in the cache.
+func (e *Engine) open(rows int, adapter string) (*CachedSequence, error) {
+	number, err := e.Weights.adapters.number(adapter)
+	if err != nil {
+		return nil, err
+	}
+	return e.Cache.openWith(number, nil, rows)
+}
+
+// Logits gives the logits after each of the ids, f32 [ids, vocab], row by row; `adapter` is the name of one of the engine's,
+// "" for none.
+func (e *Engine) Logits(ids []int32, adapter string) ([]float32, error) {
 	if err := e.checkWhole(ids, 1); err != nil {
 		return nil, err
 	}
-	sequence, err := e.Cache.Open(nil, len(ids))
+	sequence, err := e.open(len(ids), adapter)
 	if err != nil {
 		return nil, err
 	}
@@ -303,14 +322,14 @@ func (e *Engine) Logits(ids []int32) ([]float32, error) {
 
 // Logprobs gives the log-probability of each of the ids after those before it, with so many alternatives; nil for the
 // first. The bits are those that a request has for its prompt.
-func (e *Engine) Logprobs(ids []int32, alternatives int) ([]*TokenLogprobs, error) {
+func (e *Engine) Logprobs(ids []int32, alternatives int, adapter string) ([]*TokenLogprobs, error) {
 	if err := e.checkWhole(ids, 0); err != nil {
 		return nil, err
 	}
-	if len(ids) == 0 {
-		return nil, nil
+	if err := e.CheckAdapter(adapter); err != nil || len(ids) == 0 {
+		return nil, err
 	}
-	sequence, err := e.Cache.Open(nil, len(ids))
+	sequence, err := e.open(len(ids), adapter)
 	if err != nil {
 		return nil, err
 	}
@@ -370,7 +389,7 @@ func (e *Engine) forwardParts(p *layer.Pass, parts []Part) {
 		p.Check(err)
 	}
 	var ids, positions, lengths, table []int32
-	offsets, furthest := []int32{0}, 0
+	offsets, furthest, runs := []int32{0}, 0, []rowRun(nil)
 	for _, part := range parts {
 		ids = append(ids, part.IDs...)
 		for at := range part.IDs {
@@ -380,6 +399,7 @@ func (e *Engine) forwardParts(p *layer.Pass, parts []Part) {
 		lengths = append(lengths, int32(part.Sequence.Length+len(part.IDs)))
 		table = append(table, e.Cache.row(part.Sequence)...)
 		furthest = max(furthest, part.Sequence.Position+len(part.IDs)-1)
+		runs = appended(runs, part.Sequence.adapter, len(part.IDs))
 	}
 	if e.reach(p, furthest); p.Err() != nil {
 		return
@@ -390,7 +410,7 @@ func (e *Engine) forwardParts(p *layer.Pass, parts []Part) {
 	p.Check(tensor.Write(in.offsets, offsets))
 	p.Check(tensor.Write(in.lengths, lengths))
 	p.Check(tensor.Write(in.table, table))
-	if e.forward(p, in, false); p.Err() != nil {
+	if e.forward(p, in, false, runs); p.Err() != nil {
 		return
 	}
 	for _, part := range parts {
@@ -414,15 +434,21 @@ func (in inputs) first(p *layer.Pass, tokens, batch int) inputs {
 	}
 }
 
-// decode gives logits f32 [batch, vocab] after one new token of each sequence. The calls read nothing on the host, so they
-// can be captured; pages and rotary tables must reach as far as the rows and positions do.
-func (e *Engine) decode(p *layer.Pass, in inputs) *tensor.Tensor {
-	e.forward(p, in, true)
+// decode gives logits f32 [batch, vocab] after one new token of each sequence, whose adapters `runs` says. The calls read
+// nothing on the host, so they can be captured; pages and rotary tables must reach as far as the rows and positions do.
+func (e *Engine) decode(p *layer.Pass, in inputs, runs []rowRun) *tensor.Tensor {
+	e.forward(p, in, true, runs)
 	return e.head(p, p.Narrow(e.x, 0, 0, in.ids.Dim(0)), e.logits)
 }
 
 // forward runs all layers; the residual stream is in e.x then.
-func (e *Engine) forward(p *layer.Pass, in inputs, decode bool) {
+func (e *Engine) forward(p *layer.Pass, in inputs, decode bool, runs []rowRun) {
+	switch layers := e.layers.(type) {
+	case *storedLayers:
+		layers.runs = runs
+	case *ternaryLayersOf:
+		layers.runs = runs
+	}
 	x, table := p.Narrow(e.x, 0, 0, in.ids.Dim(0)), e.Weights.embedding
 	p.Check(tensor.EmbeddingQuant(table.data, in.ids, x, table.format))
 	scale(p, x, e.Config.EmbeddingScale)
@@ -493,8 +519,8 @@ func (e *Engine) finalNorm(p *layer.Pass, x *tensor.Tensor) *tensor.Tensor {
 	return normed
 }
 
-// bytesPerStep are the bytes that one decode step must read at least: each weight once, and the rows of each sequence's
-// cache.
-func (e *Engine) bytesPerStep(sequences, rows int) int64 {
-	return e.Weights.bytesPerStep(sequences) + e.rowBytes*int64(rows)
+// bytesPerStep are the bytes that one decode step must read at least: each weight once, the adapters with these numbers, and
+// the rows of each sequence's cache.
+func (e *Engine) bytesPerStep(sequences, rows int, adapters map[int]bool) int64 {
+	return e.Weights.bytesPerStep(sequences, adapters) + e.rowBytes*int64(rows)
 }

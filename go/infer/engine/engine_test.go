@@ -33,14 +33,14 @@ func sameBits(a, b []float32) bool {
 func TestLogitsOfPieces(t *testing.T) {
 	for _, kind := range storedmodel.Kinds() {
 		folder, ids := storedmodel.Folder(t, kind, nil), storedmodel.IDs(1, 200)
-		expected := must.Get(newEngine(t, folder, Options{}).Logits(ids))(t)
+		expected := must.Get(newEngine(t, folder, Options{}).Logits(ids, ""))(t)
 		if len(expected) != 200*storedmodel.Vocab || math.IsNaN(float64(expected[0])) {
 			t.Fatalf("%s: %d logits, %v", kind, len(expected), expected[0])
 		}
 		for name, options := range map[string]Options{
 			"pieces of 1": {Piece: 1}, "pieces of 7": {Piece: 7}, "file": {Weights: "file"}, "a batch of 1": {MaxBatch: 1},
 		} {
-			if got := must.Get(newEngine(t, folder, options, cuda.WithThreads(1)).Logits(ids))(t); !sameBits(got, expected) {
+			if got := must.Get(newEngine(t, folder, options, cuda.WithThreads(1)).Logits(ids, ""))(t); !sameBits(got, expected) {
 				t.Errorf("%s: other logits with %s", kind, name)
 			}
 		}
@@ -52,7 +52,7 @@ func TestLogitsOfPieces(t *testing.T) {
 func TestEmbeddings(t *testing.T) {
 	for _, kind := range storedmodel.Kinds() {
 		folder, ids := storedmodel.Folder(t, kind, nil), storedmodel.IDs(1, 200)
-		expected := must.Get(newEngine(t, folder, Options{}).Embed(ids))(t)
+		expected := must.Get(newEngine(t, folder, Options{}).Embed(ids, ""))(t)
 		square := 0.0
 		for _, number := range expected {
 			square += float64(number) * float64(number)
@@ -62,7 +62,7 @@ func TestEmbeddings(t *testing.T) {
 		}
 		for name, options := range map[string]Options{"pieces of 7": {Piece: 7}, "a batch of 2": {MaxBatch: 2}} {
 			e := newEngine(t, folder, options, cuda.WithThreads(1))
-			if got := must.Get(e.Embed(ids))(t); !sameBits(got, expected) {
+			if got := must.Get(e.Embed(ids, ""))(t); !sameBits(got, expected) {
 				t.Errorf("%s: another vector with %s", kind, name)
 			}
 			s := must.Get(NewScheduler(e))(t)
@@ -234,8 +234,8 @@ func TestRefusals(t *testing.T) {
 		"the prompt has 101 tokens; the context has room for 100":   s.Check(storedmodel.IDs(1, 101), 1),
 		"max_new_tokens is -1; it must be at least 0":               s.Check([]int32{1}, -1),
 		"the prompt has 60 tokens, 101 with the new ones":           s.Check(storedmodel.IDs(1, 60), 42),
-		"ids is empty; there must be at least one":                  must.Err(e.Logits(nil)),
-		"there are 101 ids; the context has room for 100":           must.Err(e.Logits(storedmodel.IDs(1, 101))),
+		"ids is empty; there must be at least one":                  must.Err(e.Logits(nil, "")),
+		"there are 101 ids; the context has room for 100":           must.Err(e.Logits(storedmodel.IDs(1, 101), "")),
 		"a call of 1 parts with 0 tokens; there may be 32 parts of": must.Err(e.Prefill([]Part{{Sequence: &CachedSequence{}}})),
 		"temperature is -1; it must be a finite number":             Sampling{Temperature: -1}.Validate(),
 		"top_p is 2; it must be above 0, at most 1":                 Sampling{TopP: 2}.Validate(),
@@ -244,7 +244,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%v, not %s", err, words)
 		}
 	}
-	if err := must.Err(e.Logits([]int32{1, 96})); !errors.Is(err, cuda.ErrOutOfRange) || err.Error() != "ids[1] is 96; it must be 0 to 95" {
+	if err := must.Err(e.Logits([]int32{1, 96}, "")); !errors.Is(err, cuda.ErrOutOfRange) || err.Error() != "ids[1] is 96; it must be 0 to 95" {
 		t.Errorf("%v", err)
 	}
 	small := must.Get(NewScheduler(newEngine(t, folder, Options{CacheTokens: 256})))(t)
@@ -274,14 +274,14 @@ func TestRefusals(t *testing.T) {
 // Rotary embeddings that are stretched reach the kernels: other logits beyond the first token.
 func TestScaledRope(t *testing.T) {
 	ids := storedmodel.IDs(1, 40)
-	plain := must.Get(newEngine(t, storedmodel.Folder(t, "llama", nil), Options{}).Logits(ids))(t)
+	plain := must.Get(newEngine(t, storedmodel.Folder(t, "llama", nil), Options{}).Logits(ids, ""))(t)
 	for _, scaling := range []*formats.Object{
 		formats.NewObject("rope_type", "linear", "factor", 4.0),
 		formats.NewObject("rope_type", "llama3", "factor", 8.0, "low_freq_factor", 1.0, "high_freq_factor", 4.0,
 			"original_max_position_embeddings", 16),
 	} {
 		folder := storedmodel.Folder(t, "llama", func(config *formats.Object) { config.Set("rope_scaling", scaling) })
-		scaled := must.Get(newEngine(t, folder, Options{}).Logits(ids))(t)
+		scaled := must.Get(newEngine(t, folder, Options{}).Logits(ids, ""))(t)
 		if sameBits(scaled, plain) || !sameBits(scaled[:storedmodel.Vocab], plain[:storedmodel.Vocab]) {
 			t.Errorf("%v changes nothing, or the first token", scaling.Get("rope_type"))
 		}

@@ -1,6 +1,10 @@
 package engine
 
 import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model/stored"
@@ -8,26 +12,122 @@ import (
 )
 
 // lowRank is the factors of an adapter for one matrix as rows of f32, in bytes: A [rank, 4 * in] and, with the scale in it,
-// B [out, 4 * rank]. A row's y = x W^T + (x A^T) (scale B)^T has the same bits in any company.
+// B [out, 4 * rank].
+//
+// y = x W^T + (x A^T) (scale B)^T: the product with the weights as they are stored, and two with A and scale * B as stored
+// matrices in f32, the last of them added to y. All give a row the same bits in any company, and so does their sum. So the
+// rows of a call may have several adapters: each run of neighbouring rows with one gets two products of its own, and rows
+// without one are left as they are.
 // (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1)
 type lowRank struct{ a, b *tensor.Tensor }
 
-// bytes are those of both; none of nil.
-func (l *lowRank) bytes() int64 {
-	if l == nil {
-		return 0
-	}
-	return l.a.Bytes() + l.b.Bytes()
-}
+func (l *lowRank) bytes() int64 { return l.a.Bytes() + l.b.Bytes() }
 
-// add is y += the product of x f32 [tokens, in]; `inner` f32 [tokens, rank] is room for its first half.
-func (l *lowRank) add(p *layer.Pass, x, inner, y *tensor.Tensor) {
+// add is y += the product of x f32 [tokens, in]; `room` f32, at least tokens * rank of it, is for its first half.
+func (l *lowRank) add(p *layer.Pass, x, room, y *tensor.Tensor) {
+	tokens, rank := x.Dim(0), l.a.Dim(0)
+	inner := p.View(p.Narrow(room, 0, 0, tokens*rank), tokens, rank)
 	p.Check(tensor.GemmQuant(x, l.a, nil, nil, nil, inner, cuda.ActivationNone, cuda.FormatF32))
 	p.Check(tensor.GemmQuant(inner, l.b, nil, nil, y, y, cuda.ActivationNone, cuda.FormatF32))
 }
 
-// newLowRank brings an adapter's factors to the device, by the names of their matrices. `order` is that of the rows of a head
-// in which queries and keys are read, nil for the order of the folders that adapters are of.
+// rowRun is neighbouring rows of a call with one adapter, by its number.
+type rowRun struct{ first, rows, adapter int }
+
+// appended gives runs of a call with a further sequence of so many rows.
+func appended(runs []rowRun, adapter, rows int) []rowRun {
+	if last := len(runs) - 1; last >= 0 && runs[last].adapter == adapter {
+		runs[last].rows += rows
+		return runs
+	}
+	first := 0
+	if last := len(runs) - 1; last >= 0 {
+		first = runs[last].first + runs[last].rows
+	}
+	return append(runs, rowRun{first, rows, adapter})
+}
+
+// keyOfRuns is runs as the key of a map.
+func keyOfRuns(runs []rowRun) string {
+	var key []byte
+	for _, one := range runs {
+		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(one.rows)), uint64(one.adapter))
+	}
+	return string(key)
+}
+
+// NamedAdapter is an adapter, and the name by which sequences ask for it.
+type NamedAdapter struct {
+	Name    string
+	Adapter *stored.Adapter
+}
+
+// adapters are those of an engine, each with a number: 0 is that of sequences that name none.
+type adapters struct {
+	names   []string
+	factors []map[string]*lowRank // by the names of matrices
+	rank    int                   // the largest, 0 without adapters
+	bytes   []int64               // of each
+}
+
+// newAdapters brings them to the device; `unnamed`, which may be nil, is for sequences that name none. `order` is that of the
+// rows of a head in which queries and keys are read, nil for the order of the folders that adapters are of. An *OptionError
+// for a model beside whose weights this engine runs none, and for a name that two have.
+func newAdapters(
+	p *layer.Pass, keep *store, config *stored.LlamaConfig, order []int, unnamed *stored.Adapter, named []NamedAdapter,
+) *adapters {
+	made := &adapters{}
+	take := func(adapter *stored.Adapter) {
+		factors, bytes := map[string]*lowRank(nil), int64(0)
+		if adapter != nil && p.Err() == nil {
+			factors = newLowRank(p, keep, adapter, config, order)
+			made.rank = max(made.rank, adapter.Rank)
+		}
+		for _, pair := range factors {
+			bytes += pair.bytes()
+		}
+		made.factors, made.bytes = append(made.factors, factors), append(made.bytes, bytes)
+	}
+	take(unnamed)
+	for _, one := range named {
+		if slices.Contains(made.names, one.Name) {
+			p.Check(wrongOption("adapters", "'%s' is the name of two adapters", one.Name))
+		}
+		made.names = append(made.names, one.Name)
+		take(one.Adapter)
+	}
+	return made
+}
+
+// number is that of an adapter by its name, 0 for "". An *OptionError for a name that there is not.
+func (a *adapters) number(name string) (int, error) {
+	if name == "" {
+		return 0, nil
+	}
+	if at := slices.Index(a.names, name); at >= 0 {
+		return at + 1, nil
+	}
+	there := "none"
+	if len(a.names) > 0 {
+		there = "'" + strings.Join(a.names, "', '") + "'"
+	}
+	return 0, wrongOption("adapter", "adapter is '%s'; of those with names the model has %s", name, there)
+}
+
+// of is what each adds to a matrix, by number, nil for nothing; nil where none adds anything.
+func (a *adapters) of(matrix string) []*lowRank {
+	found, some := make([]*lowRank, len(a.factors)), false
+	for number, factors := range a.factors {
+		found[number] = factors[matrix]
+		some = some || found[number] != nil
+	}
+	if !some {
+		return nil
+	}
+	return found
+}
+
+// newLowRank brings an adapter's factors to the device, by the names of their matrices.
 func newLowRank(
 	p *layer.Pass, keep *store, adapter *stored.Adapter, config *stored.LlamaConfig, order []int,
 ) map[string]*lowRank {

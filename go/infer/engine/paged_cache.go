@@ -2,6 +2,7 @@ package engine
 
 import (
 	"container/list"
+	"math"
 	"slices"
 	"strings"
 	"unsafe"
@@ -31,10 +32,11 @@ func cacheFormat(name string) formats.BlockFormat {
 }
 
 // noParent is the forerunner of a page whose text is not its own, so that no other sequence may share it.
-const noParent = -1
+const noParent = math.MinInt
 
-// text is what a page holds: ids after the text of `parent`, the number of the page's forerunner (0: of none). Numbers
-// are never used twice, so equal parents and equal ids mean equal texts from the first token on.
+// text is what a page holds: ids after the text of `parent`, the number of the page's forerunner. A first page has none: its
+// parent is 0 or less, -n for texts that adapter n computes, whose keys and values are not those of any other. Numbers are
+// never used twice, so equal parents and equal ids mean equal texts from the first token on.
 type text struct {
 	number, parent int
 	ids            []int32 // fewer than Page in a page that a sequence left incomplete
@@ -62,6 +64,7 @@ type CachedSequence struct {
 	Pages    []int32 // the pages of the rows, in order
 	Shared   int     // rows that it found when it was opened
 
+	adapter  int // the number of the adapter that computes it, 0 without a name
 	closed   bool
 	texts    []*text // of each full page, nil for one that no other sequence will find
 	pending  []int32 // ids of the last page, while it is not full
@@ -159,7 +162,12 @@ func (c *PagedCache) Used() int { return c.NumPages - len(c.free) - c.idle.Len()
 // than Context rows will drop its oldest pages, for which it gets new ones only if they are not shared: it neither looks
 // for pages nor lets others find its own. A *CacheFullError, with nothing changed, when so many pages are not available.
 func (c *PagedCache) Open(ids []int32, rows int, beside ...*CachedSequence) (*CachedSequence, error) {
-	sequence := &CachedSequence{parent: noParent}
+	return c.openWith(0, ids, rows, beside...)
+}
+
+// openWith is the same of a sequence that an adapter of this number computes: only pages that the same one computed count.
+func (c *PagedCache) openWith(adapter int, ids []int32, rows int, beside ...*CachedSequence) (*CachedSequence, error) {
+	sequence := &CachedSequence{parent: noParent, adapter: adapter}
 	if rows <= c.Context {
 		c.find(sequence, ids)
 	}
@@ -322,7 +330,7 @@ func commonPrefix(ids, others []int32) int {
 
 // find gives a new sequence the full pages that hold the beginning of its ids.
 func (c *PagedCache) find(sequence *CachedSequence, ids []int32) {
-	parent := 0
+	parent := -sequence.adapter
 	for start := 0; start+Page <= c.most(ids); start += Page {
 		known := c.fullTexts[keyOf(parent, ids[start:start+Page])]
 		if known == nil {

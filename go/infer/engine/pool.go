@@ -44,8 +44,8 @@ func (q *pool) read(p *layer.Pass) []float32 {
 func (q *pool) close() error { return q.sum.Close() }
 
 // Embed gives the vector of a text, f32 [hidden size]: the mean of the hidden states after the final norm, of all of its
-// tokens, brought to length 1. The bits are those that a request has for its prompt.
-func (e *Engine) Embed(ids []int32) (vector []float32, err error) {
+// tokens, brought to length 1; `adapter` is that of Logits. The bits are those that a request has for its prompt.
+func (e *Engine) Embed(ids []int32, adapter string) (vector []float32, err error) {
 	if err := e.checkWhole(ids, 1); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (e *Engine) Embed(ids []int32) (vector []float32, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, made.close()) }()
-	sequence, err := e.Cache.Open(nil, len(ids))
+	sequence, err := e.open(len(ids), adapter)
 	if err != nil {
 		return nil, err
 	}

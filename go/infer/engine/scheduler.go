@@ -24,10 +24,11 @@ const (
 	Stop      Finish = "stop"      // with a stop string, or since its constraint allows no token more
 	Length    Finish = "length"    // with as many tokens as were asked for
 	Cancelled Finish = "cancelled" // before its next token
-	Failed    Finish = "failed"    // by its constraint's error
+	Failed    Finish = "failed"    // by its error
 )
 
-// Request is a prompt on its way. It must pass Scheduler.Check, and its Sampling Validate and CheckIDs.
+// Request is a prompt on its way. It must pass Scheduler.Check, its Sampling Validate and CheckIDs, and its Adapter
+// Engine.CheckAdapter.
 type Request struct {
 	Prompt       []int32
 	MaxNewTokens int
@@ -41,6 +42,7 @@ type Request struct {
 	PromptTopLogprobs int
 	Embed             bool
 	Constraint        Constraint // says which tokens may be drawn; nil for all
+	Adapter           string     // the name of one of the engine's; "" for none
 
 	Tokens []int32          // those drawn and not yet taken
 	Scores []*TokenLogprobs // as many as tokens, nil where they are not wanted
@@ -50,9 +52,10 @@ type Request struct {
 	Shared       int       // tokens of the prompt that were found in the cache when it was admitted
 	Admitted     time.Time // when it was; zero before
 	Finish       Finish
-	Err          error // of the constraint, of a request that Failed
+	Err          error // of the constraint, or the adapter, of a request that Failed
 
 	drawn   int
+	number  int      // of its adapter, once it waits
 	drawing *Drawing // once it waits
 	row     *row     // once it is admitted
 	pool    *pool    // once some of it has been run, of a request that is embedded
@@ -140,6 +143,12 @@ func (s *Scheduler) Check(prompt []int32, maxNewTokens int) error {
 
 // Add puts a request into the queue.
 func (s *Scheduler) Add(request *Request) {
+	number, err := s.engine.Weights.adapters.number(request.Adapter)
+	if err != nil {
+		s.fail(request, err)
+		return
+	}
+	request.number = number
 	if request.MaxNewTokens == 0 && !request.whole() {
 		request.Finish = Length
 		return
@@ -226,10 +235,10 @@ func (s *Scheduler) admit() (bool, error) {
 	if request.whole() {
 		known = nil
 	}
-	if s.comes(known) {
+	if s.comes(known, request.number) {
 		return false, nil
 	}
-	sequence, err := s.engine.Cache.Open(known, request.rows(), s.sequences()...)
+	sequence, err := s.engine.Cache.openWith(request.number, known, request.rows(), s.sequences()...)
 	if full := (*CacheFullError)(nil); errors.As(err, &full) && s.Running() > 0 {
 		return false, nil // one of those ends and makes room; where there is none, others that hold pages must
 	}
@@ -260,14 +269,14 @@ func (s *Scheduler) sequences() []*CachedSequence {
 	return open
 }
 
-// comes says whether a prompt under way has yet to run what `known` begins with, too, so that it is better to wait for it:
-// texts of one prompt run it once.
-func (s *Scheduler) comes(known []int32) bool {
+// comes says whether a prompt under way has yet to run what `known` begins with, too, and by the same adapter, so that it is
+// better to wait for it: texts of one prompt run it once.
+func (s *Scheduler) comes(known []int32, adapter int) bool {
 	if len(known) == 0 {
 		return false
 	}
 	for _, request := range s.prefilling {
-		if request.rows() > s.engine.Cache.Context { // those keep their pages to themselves
+		if request.number != adapter || request.rows() > s.engine.Cache.Context { // the latter keep their pages to themselves
 			continue
 		}
 		if commonPrefix(request.Prompt, known[:len(known)-1])-request.row.sequence.Length >= leastCopied {
@@ -365,14 +374,15 @@ func (s *Scheduler) embedPrompts(pieces []piece) error {
 }
 
 func (s *Scheduler) decode() error {
-	start, rows := time.Now(), 0
+	start, rows, adapters := time.Now(), 0, make(map[int]bool)
 	// Whether all of them want the token after the next one, too, and keep one another's company until then.
 	goOn := len(s.prefilling) == 0
 	for _, row := range s.batch.rows {
 		rows += row.sequence.Length + 1
+		adapters[row.sequence.adapter] = true
 		goOn = goOn && row.request.drawn+1 < row.request.MaxNewTokens
 	}
-	s.Statistics.DecodeBytes += s.engine.bytesPerStep(len(s.batch.rows), rows)
+	s.Statistics.DecodeBytes += s.engine.bytesPerStep(len(s.batch.rows), rows, adapters)
 	found, err := s.batch.step(goOn)
 	if err != nil {
 		return err
@@ -418,7 +428,7 @@ func (s *Scheduler) constrain(request *Request) {
 	}
 }
 
-// fail ends a request with the error of its constraint.
+// fail ends a request with the error of its constraint, or of its adapter.
 func (s *Scheduler) fail(request *Request, err error) {
 	request.Err = err
 	s.end(request, Failed)

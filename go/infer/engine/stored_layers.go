@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model/stored"
@@ -24,7 +26,8 @@ type storedLayers struct {
 	queries, keys, values, normedQueries, normedKeys *tensor.Tensor
 	shared                                           *sharedRows
 	gate, up                                         *tensor.Tensor // f32 [rows, ffn], of a gate that is not SiLU's, or an adapter
-	lowRank                                          *tensor.Tensor // f32 [rows, rank], of an adapter
+	runs                                             []rowRun       // which rows of the calls that follow have which adapter; rows that are in none have none
+	lowRank                                          *tensor.Tensor // f32 [rows * rank], of adapters
 	added                                            *tensor.Tensor // f32 [rows, hidden], of a model with norms behind parts
 }
 
@@ -37,7 +40,7 @@ type sharedRows struct {
 	slotRow         *tensor.Tensor // i32 [rows, 2]
 }
 
-// newStoredLayers makes them; rank is that of the adapter that weights may have, 0 without one.
+// newStoredLayers makes them; rank is the largest of the adapters that weights may have, 0 without any.
 func newStoredLayers(
 	p *layer.Pass, keep *store, config stored.LlamaConfig, layers []storedLayer, rows, rank int,
 ) *storedLayers {
@@ -48,7 +51,7 @@ func newStoredLayers(
 		qkvRows: keep.empty(p, cuda.F32, rows, width),
 	}
 	if rank > 0 {
-		s.lowRank = keep.empty(p, cuda.F32, rows, rank)
+		s.lowRank = keep.empty(p, cuda.F32, rows*rank)
 	}
 	if config.QKNorm != stored.NoNorm || rank > 0 {
 		queries, keys := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
@@ -107,7 +110,7 @@ func (s *storedLayers) qkv(p *layer.Pass, number int, x *tensor.Tensor) heads {
 	if of.qNorm != nil {
 		return s.normedHeads(p, of, x)
 	}
-	if of.q.lowRank != nil || of.k.lowRank != nil || of.v.lowRank != nil {
+	if s.adapted(of.q, of.k, of.v) {
 		return s.headsApart(p, of, x)
 	}
 	qkv := p.Narrow(s.qkvRows, 0, 0, x.Dim(0))
@@ -170,7 +173,7 @@ func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) 
 		return
 	}
 	gate, up, inner := of.gated.gate, of.gated.up, p.Narrow(s.inner, 0, 0, x.Dim(0))
-	if s.config.Activation == stored.SiLU && gate.lowRank == nil && up.lowRank == nil {
+	if s.config.Activation == stored.SiLU && !s.adapted(gate, up) {
 		p.Check(tensor.GemmQuantSwiGLU(x, gate.data, up.data, nil, of.postNorm, inner, float32(s.config.NormEps), gate.format,
 			up.format))
 	} else {
@@ -240,10 +243,28 @@ func (s *storedLayers) addShared(p *layer.Pass, of *mixture, normed, x *tensor.T
 	p.Check(tensor.MoECombine(out, weights, p.Narrow(to.slotRow, 0, 0, tokens), x, x))
 }
 
-// multiply is y = rows * W^T + bias + residual, and what the weight's adapter adds.
+// multiply is y = rows * W^T + bias + residual, and what the adapters of the rows add.
 func (s *storedLayers) multiply(p *layer.Pass, rows *tensor.Tensor, of weight, bias, residual, y *tensor.Tensor) {
 	p.Check(tensor.GemmQuant(rows, of.data, nil, bias, residual, y, cuda.ActivationNone, of.format))
-	if of.lowRank != nil {
-		of.lowRank.add(p, rows, p.Narrow(s.lowRank, 0, 0, rows.Dim(0)), y)
+	for _, one := range s.runs {
+		if pair := one.of(of); pair != nil {
+			pair.add(p, p.Narrow(rows, 0, one.first, one.rows), s.lowRank, p.Narrow(y, 0, one.first, one.rows))
+		}
 	}
+}
+
+// of is what a run's adapter adds to products with a weight, or nil.
+func (r rowRun) of(weight weight) *lowRank {
+	if weight.lowRank == nil {
+		return nil
+	}
+	return weight.lowRank[r.adapter]
+}
+
+// adapted says whether something is added to products with these weights. Without, a call may fuse them: the bits are the
+// same.
+func (s *storedLayers) adapted(weights ...weight) bool {
+	return slices.ContainsFunc(weights, func(of weight) bool {
+		return slices.ContainsFunc(s.runs, func(one rowRun) bool { return one.of(of) != nil })
+	})
 }

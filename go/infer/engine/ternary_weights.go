@@ -21,14 +21,14 @@ import (
 const groupRows = 16
 
 // ternaryWeight is a matrix from kernel ternary_pack, u8 [stored, row bytes], and the scale of each of its outputs, f32
-// [n]; and what an adapter adds to its product, or nil.
+// [n]; and what each adapter adds to its product, by number, or nil.
 type ternaryWeight struct {
 	data, scale *tensor.Tensor
-	lowRank     *lowRank
+	lowRank     []*lowRank
 }
 
-// bytes are those of all of it.
-func (w ternaryWeight) bytes() int64 { return w.data.Bytes() + w.scale.Bytes() + w.lowRank.bytes() }
+// bytes are those of the matrix.
+func (w ternaryWeight) bytes() int64 { return w.data.Bytes() + w.scale.Bytes() }
 
 // ternaryLayer is a block's weights. qkv and gateUp are one matrix, with those of these one below the other, or each by
 // itself, where one of them has an adapter; the norms are f32, and those before o and down nil in a model that lacks them.
@@ -48,8 +48,8 @@ var readOrder = [][]string{
 	{"self_attn.q", "self_attn.k", "self_attn.v"}, {"self_attn.o"}, {"mlp.gate", "mlp.up"}, {"mlp.down"},
 }
 
-// ternaryLayers are the layers of a model, with what an adapter adds to their products, by the names of matrices.
-func ternaryLayers(p *layer.Pass, keep *store, model *stored.Model, added map[string]*lowRank) []ternaryLayer {
+// ternaryLayers are the layers of a model, with what adapters add to their products.
+func ternaryLayers(p *layer.Pass, keep *store, model *stored.Model, added *adapters) []ternaryLayer {
 	vector := func(name string) *tensor.Tensor {
 		values, err := model.Parts(name)[0].Floats()
 		p.Check(err)
@@ -76,11 +76,11 @@ func ternaryLayers(p *layer.Pass, keep *store, model *stored.Model, added map[st
 		}
 		product := func(names []string) []ternaryWeight {
 			var group []stored.CodesToPack
-			var factors []*lowRank
+			var factors [][]*lowRank
 			for _, name := range names {
-				group, factors = append(group, ahead.next()), append(factors, added[matrixName(number, name)])
+				group, factors = append(group, ahead.next()), append(factors, added.of(matrixName(number, name)))
 			}
-			if !slices.ContainsFunc(factors, func(one *lowRank) bool { return one != nil }) {
+			if !slices.ContainsFunc(factors, func(one []*lowRank) bool { return one != nil }) {
 				return []ternaryWeight{packed(p, keep, group)}
 			}
 			var apart []ternaryWeight

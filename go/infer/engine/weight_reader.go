@@ -25,15 +25,13 @@ const pieceBytes = 1 << 24
 // model may be larger than the memory, and programs that run the same file share it. The bits are the same.
 var Places = []string{"auto", "memory", "file"}
 
-// weight is a stored matrix: u8 [rows, row bytes] and its format; and what an adapter adds to it, or nil.
+// weight is a stored matrix: u8 [rows, row bytes] and its format; and what each adapter adds to it, by its number, nil where
+// none does.
 type weight struct {
 	data    *tensor.Tensor
 	format  cuda.Format
-	lowRank *lowRank
+	lowRank []*lowRank
 }
-
-// bytes are those of all of it.
-func (w weight) bytes() int64 { return w.data.Bytes() + w.lowRank.bytes() }
 
 // weightReader brings a model's tensors to a context: on a CPU copied once or in place, on a GPU copied once.
 //

@@ -54,20 +54,19 @@ type Weights struct {
 	ternary                  []ternaryLayer
 	norm                     *tensor.Tensor
 	commonBytes, expertBytes int64
-	lowRank                  map[string]*lowRank // what the adapter adds, by the names of matrices
+	adapters                 *adapters
 }
 
-func newWeights(p *layer.Pass, keep *store, model *stored.Model, place string, adapter *stored.Adapter) *Weights {
-	read := newWeightReader(p, keep, model, place)
+// newWeights brings a model's weights to the device; the options' place and adapters are theirs.
+func newWeights(p *layer.Pass, keep *store, model *stored.Model, options Options) *Weights {
+	read := newWeightReader(p, keep, model, options.Weights)
 	config := model.Config
 	w := &Weights{InMemory: read.inMemory, config: config}
-	if adapter != nil {
-		w.lowRank = newLowRank(p, keep, adapter, &config, read.order)
-	}
+	w.adapters = newAdapters(p, keep, &config, read.order, options.Adapter, options.Adapters)
 	const table = "model.embed_tokens.weight"
 	w.embedding = read.table(p, table, config.TieEmbeddings)
 	if config.Ternary {
-		w.ternary = ternaryLayers(p, keep, model, w.lowRank)
+		w.ternary = ternaryLayers(p, keep, model, w.adapters)
 		p.Check(p.Context().Trim()) // what was needed to pack them
 	} else {
 		for number := range config.NumLayers {
@@ -89,7 +88,7 @@ func (w *Weights) count() {
 	w.commonBytes = w.head.data.Bytes()
 	for _, layer := range w.layers {
 		for _, matrix := range []weight{layer.q, layer.k, layer.v, layer.o} {
-			w.commonBytes += matrix.bytes()
+			w.commonBytes += matrix.data.Bytes()
 		}
 		if layer.mixture != nil {
 			w.commonBytes += layer.mixture.router.data.Bytes()
@@ -105,7 +104,7 @@ func (w *Weights) count() {
 			continue
 		}
 		for _, matrix := range []weight{layer.gated.gate, layer.gated.up, layer.gated.down} {
-			w.commonBytes += matrix.bytes()
+			w.commonBytes += matrix.data.Bytes()
 		}
 	}
 	for _, layer := range w.ternary {
@@ -115,21 +114,28 @@ func (w *Weights) count() {
 	}
 }
 
-// Bytes are the bytes of all matrices, of a tied embedding once.
+// Bytes are the bytes of all matrices, of a tied embedding once, and of all adapters.
 func (w *Weights) Bytes() int64 {
-	if w.config.TieEmbeddings {
-		return w.commonBytes + w.expertBytes
+	bytes := w.commonBytes + w.expertBytes
+	for _, added := range w.adapters.bytes {
+		bytes += added
 	}
-	return w.commonBytes + w.expertBytes + w.embedding.data.Bytes()
+	if w.config.TieEmbeddings {
+		return bytes
+	}
+	return bytes + w.embedding.data.Bytes()
 }
 
 // bytesPerStep are the bytes that so many tokens need at least in one call: a row of the embedding each, and every matrix,
-// of the experts' as many as the tokens meet if none meets another's.
-func (w *Weights) bytesPerStep(tokens int) int64 {
+// of the experts' as many as the tokens meet if none meets another's; and the adapters with these numbers.
+func (w *Weights) bytesPerStep(tokens int, adapters map[int]bool) int64 {
 	bytes := w.commonBytes + int64(tokens*w.embedding.data.Dim(1))
 	if experts := w.config.NumExperts; experts > 0 {
 		met := min(tokens*w.config.ExpertsPerToken, experts)
 		bytes += w.expertBytes / int64(experts) * int64(met)
+	}
+	for number := range adapters {
+		bytes += w.adapters.bytes[number]
 	}
 	return bytes
 }
@@ -139,7 +145,7 @@ func (w *Weights) layer(p *layer.Pass, read *weightReader, number int) storedLay
 	projection := func(name string) weight {
 		name = block + name + "_proj.weight"
 		matrix := read.matrix(p, name)
-		matrix.lowRank = w.lowRank[name]
+		matrix.lowRank = w.adapters.of(name)
 		return matrix
 	}
 	made := storedLayer{

@@ -60,6 +60,33 @@ func WithTokenizer(t testing.TB, folder, fixture string) {
 	must.Do(t, os.WriteFile(filepath.Join(folder, "tokenizer.model"), content, 0o600))
 }
 
+// Adapter writes a LoRA adapter of a model of kind llama as a folder of PEFT and gives it: of the matrices of all layers with
+// these names, such as "self_attn.q_proj".
+func Adapter(t testing.TB, seed uint64, rank int, targets ...string) string {
+	t.Helper()
+	folder, random := t.TempDir(), rand.New(rand.NewPCG(seed, 7))
+	var made []safetensors.Tensor
+	for _, matrix := range tensors("llama", Vocab) {
+		module := strings.TrimSuffix(matrix.Name, ".weight")
+		if !slices.ContainsFunc(targets, func(target string) bool { return strings.HasSuffix(module, "."+target) }) {
+			continue
+		}
+		for at, shape := range [][]int{{rank, matrix.Shape[1]}, {matrix.Shape[0], rank}} {
+			name := fmt.Sprintf("base_model.model.%s.lora_%c.weight", module, 'A'+at)
+			factor := safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: shape}
+			for range factor.Size() / 4 {
+				value := math.Float32bits(float32(0.3 * random.NormFloat64()))
+				factor.Bytes = binary.LittleEndian.AppendUint32(factor.Bytes, value)
+			}
+			made = append(made, factor)
+		}
+	}
+	must.Do(t, safetensors.Write(filepath.Join(folder, "adapter_model.safetensors"), made, nil))
+	options := formats.NewObject("peft_type", "LORA", "r", rank, "lora_alpha", 8)
+	must.Do(t, formats.WriteJSON(filepath.Join(folder, "adapter_config.json"), options))
+	return folder
+}
+
 func tensors(kind string, vocab int) []safetensors.Tensor {
 	random := rand.New(rand.NewPCG(3, 5))
 	var made []safetensors.Tensor

@@ -120,8 +120,13 @@ func OpenAdapter(path string, config LlamaConfig) (*Adapter, error) {
 	return made, nil
 }
 
-// Close releases the file. Closing twice is fine.
-func (a *Adapter) Close() error { return a.file.Close() }
+// Close releases the file. Closing twice is fine, and so is closing nil.
+func (a *Adapter) Close() error {
+	if a == nil {
+		return nil
+	}
+	return a.file.Close()
+}
 
 // adapterOptions gives rank and scale. An error for what this program does not do.
 func adapterOptions(options *formats.Object) (rank int, scale float64, err error) {

@@ -21,8 +21,8 @@ def adapter(base: Path, source: Path, out: Path) -> None:
     """Write the adapter ADAPTER of the model BASE to OUT, which must not exist: as a GGUF file for llama.cpp where OUT
     ends with .gguf, and as a folder of PEFT otherwise.
 
-    ADAPTER is either of them. BASE says which matrices there are, and in which order a GGUF file has their rows; its
-    weights are not read. The numbers stay as they are, each in its dtype.
+    ADAPTER is either of them, a run or one of its checkpoints. BASE says which matrices there are, and in which order a
+    GGUF file has their rows; its weights are not read. The numbers stay as they are, each in its dtype.
     """
     if out.exists():
         raise click.UsageError(f"{out} exists; it is never replaced")

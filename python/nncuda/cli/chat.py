@@ -18,7 +18,7 @@ from ..infer import LanguageModel, Sampling
 from ..infer.conversation import Conversation
 from ..serve.remote import RemoteConversation, RemoteModel
 from .arguments import device_options
-from .engine_options import drawing_options, engine_options, stats_option
+from .engine_options import adapter_option, drawing_options, engine_options, stats_option
 from .generate import write_statistics
 from .terminal import spoken
 
@@ -45,6 +45,7 @@ Ctrl-C stops an answer; pressed twice at the prompt, it exits."""
 )
 @drawing_options(0.7, "0 always picks the most likely token", 0.95, "the same answers")
 @engine_options
+@adapter_option
 @stats_option
 @device_options
 def chat(
@@ -96,7 +97,8 @@ def chat(
 def _check_remote_options() -> None:
     """UsageError for options that are of a model which this program runs itself."""
     context = click.get_current_context()
-    for name in ("model", "model_option", "context", "cache_format", "weights", "stats", "device", "threads"):
+    engine = ("context", "cache_format", "weights", "adapter")
+    for name in ("model", "model_option", *engine, "stats", "device", "threads"):
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             flag = next(one.opts[-1] for one in context.command.params if one.name == name)
             shown = "MODEL" if name == "model" else flag

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -37,7 +38,7 @@ class _NamedPath(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
         name, _, path = str(value).partition("=")
-        if not (0 < len(name) <= 256 and path and name.isprintable()):
+        if not (0 < len(name) <= 256 and path) or any(unicodedata.category(sign) in ("Cc", "Cs") for sign in name):
             self.fail(f"{value!r} is not NAME=PATH, such as sql=adapters/sql", param, ctx)
         return name, _PRESENT.convert(path, param, ctx)
 
@@ -52,6 +53,12 @@ def _by_name(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str,
             raise click.BadParameter(f"{name!r} is the name of two adapters", ctx, param)
     return dict(value)
 
+
+#: `adapter`, which is that of `LanguageModel.load`.
+adapter_option = click.option(
+    "--adapter", type=_PRESENT,
+    help="A LoRA adapter of MODEL: a folder of PEFT, or a GGUF file; the model's weights stay as they are stored.",
+)  # fmt: skip
 
 #: `adapters`: folders and files by name.
 adapters_option = click.option(

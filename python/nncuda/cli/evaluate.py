@@ -15,7 +15,7 @@ from ..formats.atomic import replace_file, write_file
 from ..formats.errors import FormatError
 from ..infer import LanguageModel
 from .arguments import device_options
-from .engine_options import engine_options
+from .engine_options import adapter_option, engine_options
 from .options import Seed
 from .outputs import require_room
 from .terminal import console
@@ -46,6 +46,7 @@ from .terminal import console
 )
 @click.option("--force", is_flag=True, help="Replace the files of --json and --samples.")
 @engine_options
+@adapter_option
 @device_options
 def evaluate(
     model: Path,

@@ -27,7 +27,7 @@ from ..models.stored import StoredModel
 from ..train import Checkpoint, resolve_checkpoint
 from ..train.aborting import aborting
 from .arguments import device_options
-from .engine_options import drawing_options, engine_options, stats_option
+from .engine_options import adapter_option, drawing_options, engine_options, stats_option
 from .ranks import RankCommand, before_joining
 from .terminal import bytes_text, spoken
 
@@ -52,11 +52,7 @@ _USUAL_TOKENS = 128
 @drawing_options(1.0, "0 is the same as --greedy", None, "the same text. Of several prompts, prompt i uses seed + i")
 @click.option("--ids", "as_ids", is_flag=True, help="PROMPT and output are token ids; no tokenizer is needed.")
 @engine_options
-@click.option(
-    "--adapter",
-    type=click.Path(exists=True, path_type=Path),
-    help="A LoRA adapter of MODEL: a folder of PEFT, or a GGUF file; the model's weights stay as they are stored.",
-)
+@adapter_option
 @stats_option
 @click.option(
     "--contiguous",

@@ -24,9 +24,9 @@ from .terminal import count_text, tell
 def merge(base: Path, adapter: Path, out: Path, device: str, threads: int | None) -> None:
     """Add the adapter ADAPTER to the model BASE, and write the sum to the folder OUT, which must not exist.
 
-    BASE is a Hugging Face folder, or a checkpoint, in f32, f16 or bf16. ADAPTER is a LoRA of it, a folder of PEFT
-    (adapter_config.json and adapter_model.safetensors) or a GGUF file. Each sum is made in f32 and rounded once to the
-    dtype of its matrix; everything else stays as it is.
+    BASE is a Hugging Face folder, or a checkpoint, in f32, f16 or bf16. ADAPTER is a LoRA of it: a folder of PEFT
+    (adapter_config.json and adapter_model.safetensors), a GGUF file, a run or one of its checkpoints. Each sum is made
+    in f32 and rounded once to the dtype of its matrix; everything else stays as it is.
     """
     if out.exists():
         raise click.UsageError(f"{out} exists; a folder is never replaced")

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use nn_core::infer::{Canceller, Conversation, EngineOptions, LanguageModel, Sampling};
-use nn_core::model::StoredModel;
+use nn_core::model::{Adapter, StoredModel};
 use nn_core::train::resolve_checkpoint;
 use signal_hook::low_level;
 
 use crate::failure::Failure;
 use crate::flags::DeviceFlags;
 use crate::generate::output::{speak, write_statistics};
-use crate::generate::{EngineFlags, LogitFlags, at_least_zero, most_likely, share};
+use crate::generate::{AdapterFlag, EngineFlags, LogitFlags, at_least_zero, most_likely, share};
 use crate::interrupt::Interrupts;
 use crate::paths;
 
@@ -61,6 +61,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     engine: EngineFlags,
     #[command(flatten)]
+    adapter: AdapterFlag,
+    #[command(flatten)]
     device: DeviceFlags,
 }
 
@@ -77,15 +79,19 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
         seed: arguments.seed,
         ..Sampling::default()
     })?;
+    let adapter = arguments.adapter.path()?;
     let start = Instant::now();
+    let stored = StoredModel::open(&path)?;
+    let adapter = adapter.map(|path| Adapter::open(&path, stored.config())).transpose()?;
     let options = EngineOptions {
         context: engine.context.map(|context| context as usize),
         cache_format: engine.cache_format,
         max_batch: 1,
         weights: engine.weights,
+        adapter: adapter.map(Arc::new),
         ..EngineOptions::default()
     };
-    let model = LanguageModel::new(StoredModel::open(&path)?, &arguments.device.open()?, &options)?;
+    let model = LanguageModel::new(stored, &arguments.device.open()?, &options)?;
     let loaded = start.elapsed();
     // A model has no more tokens than memory, whose addresses are those of a usize.
     let most = arguments.max_tokens.map(|most| usize::try_from(most).unwrap_or(usize::MAX));

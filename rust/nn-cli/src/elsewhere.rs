@@ -16,8 +16,7 @@ const COMMANDS: [&str; 12] = [
     "verify",
     "verify-run",
 ];
-const OPTIONS: [(&str, &[&str]); 3] =
-    [("generate", &["--expert-parallel"]), ("inspect", &["--ternary"]), ("serve", &["--adapter"])];
+const OPTIONS: [(&str, &[&str]); 2] = [("generate", &["--expert-parallel"]), ("inspect", &["--ternary"])];
 
 /// What there is to say of arguments that would be right for the Python package's command.
 pub(crate) fn of_arguments(error: &clap::Error, arguments: &[String]) -> Option<String> {

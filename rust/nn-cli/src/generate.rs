@@ -4,7 +4,7 @@ mod contiguous;
 pub(crate) mod output;
 
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -59,9 +59,8 @@ pub(crate) struct Arguments {
     ids: bool,
     #[command(flatten)]
     engine: EngineFlags,
-    /// A LoRA adapter of MODEL: a folder of PEFT, or a GGUF file; the model's weights stay as they are stored.
-    #[arg(long, value_name = "PATH")]
-    adapter: Option<String>,
+    #[command(flatten)]
+    adapter: AdapterFlag,
     /// Run a checkpoint by the layers that train, over a contiguous cache.
     #[arg(long)]
     contiguous: bool,
@@ -176,6 +175,22 @@ impl EngineFlags {
     const USUAL: Self = Self { context: None, cache_format: CacheFormat::F16, weights: Place::Auto, stats: false };
 }
 
+/// What is added to the weights of a model.
+#[derive(Args, Debug)]
+pub(crate) struct AdapterFlag {
+    /// A LoRA adapter of MODEL: a folder of PEFT, or a GGUF file; the model's weights stay as they are stored.
+    #[arg(long, value_name = "PATH")]
+    adapter: Option<String>,
+}
+
+impl AdapterFlag {
+    /// Where it is, which is a path that exists.
+    pub(crate) fn path(&self) -> std::result::Result<Option<PathBuf>, Failure> {
+        let path = self.adapter.as_deref().map(paths::file_or_folder).transpose();
+        path.map_err(|problem| Failure::Usage(format!("--adapter: {problem}")))
+    }
+}
+
 pub(crate) fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number, at least 0");
     text.parse().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)
@@ -204,8 +219,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let (model, prompts) = model_and_prompts(arguments.model, arguments.prompts, arguments.arguments)?;
     let usage = |problem: &str| Err(Failure::Usage(problem.into()));
     let path = paths::file_or_folder(&model).map_err(|problem| Failure::Usage(format!("MODEL: {problem}")))?;
-    let adapter = arguments.adapter.map(|given| paths::file_or_folder(&given)).transpose();
-    let adapter = adapter.map_err(|problem| Failure::Usage(format!("--adapter: {problem}")))?;
+    let adapter = arguments.adapter.path()?;
     if contiguous && (engine != EngineFlags::USUAL || adapter.is_some() || prompts.len() > 1) {
         return usage(
             "--contiguous takes one prompt, and none of --context, --cache-format, --weights, --adapter and --stats",

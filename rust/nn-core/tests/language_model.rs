@@ -144,7 +144,7 @@ fn threads_share_a_model() {
         let run = |seed: u64| {
             let model = model.clone();
             scope.spawn(move || {
-                let logits = model.logits(&ids(9, seed)[..]).unwrap();
+                let logits = model.logits(&ids(9, seed)[..], None).unwrap();
                 assert_eq!(logits.len(), 9 * model.config().vocab_size);
                 alone(&model, &ids(20, seed), &drawn(25, 3))
             })
@@ -252,7 +252,7 @@ fn what_cannot_be_done_is_refused_before_anything_runs() {
     assert!(refused(ids(2, 1), &stop).to_string().contains("a stop string is empty"));
     let ends = GenerateOptions { end_ids: Some(vec![-1]), ..greedy(1) };
     assert!(refused(ids(2, 1), &ends).to_string().contains("end_ids[0] is -1"));
-    assert!(model.logits(Vec::new()).unwrap_err().to_string().contains("ids is empty"));
+    assert!(model.logits(Vec::new(), None).unwrap_err().to_string().contains("ids is empty"));
     for (options, words) in [
         (EngineOptions { context: Some(601), ..EngineOptions::default() }, "this model takes 1 to 600 tokens"),
         (EngineOptions { max_batch: 0, ..EngineOptions::default() }, "max_batch is 0"),
@@ -271,7 +271,7 @@ fn logits_have_the_same_bits_in_any_pieces() {
     let logits = |piece, weights| {
         let options = EngineOptions { piece, weights, ..EngineOptions::default() };
         let model = folder.model(&ctx, &options);
-        model.logits(ids(140, 5)).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        model.logits(ids(140, 5), None).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
     let wanted = logits(512, Place::Memory);
     assert_eq!(wanted.len(), 140 * 400);
@@ -286,8 +286,8 @@ fn vectors_have_the_same_bits_however_a_text_comes() {
     let bits = |vector: &[f32]| vector.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
     let engine = Engine::new(&folder.stored(), &ctx, &EngineOptions::default());
     let mut engine = engine.unwrap();
-    let wanted: Vec<_> = prompts.iter().map(|prompt| bits(&engine.embed(prompt).unwrap())).collect();
-    let length: f64 = engine.embed(&prompts[1]).unwrap().iter().map(|number| f64::from(*number).powi(2)).sum();
+    let wanted: Vec<_> = prompts.iter().map(|prompt| bits(&engine.embed(prompt, None).unwrap())).collect();
+    let length: f64 = engine.embed(&prompts[1], None).unwrap().iter().map(|number| f64::from(*number).powi(2)).sum();
     assert!((length - 1.0).abs() < 1e-6 && wanted[1] != wanted[2]);
     for options in [
         EngineOptions { piece: 37, max_batch: 2, ..EngineOptions::default() },
@@ -306,8 +306,8 @@ fn vectors_have_the_same_bits_however_a_text_comes() {
         let refused = model.generate(ids(3, 1), &embed).unwrap_err().to_string();
         assert!(refused.contains("max_new_tokens is 1; where a prompt is embedded it must be 0"), "{refused}");
     }
-    assert!(engine.embed(&[]).unwrap_err().to_string().contains("ids is empty"));
-    assert!(engine.embed(&ids(601, 1)).unwrap_err().to_string().contains("the context has room for 600"));
+    assert!(engine.embed(&[], None).unwrap_err().to_string().contains("ids is empty"));
+    assert!(engine.embed(&ids(601, 1), None).unwrap_err().to_string().contains("the context has room for 600"));
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn log_probabilities_are_those_of_the_model() {
     assert!(events[1..].iter().all(|event| event.prompt_logprobs.is_none()));
     // The same text, read as a prompt: the same numbers, since penalties come after them.
     let text: Vec<i32> = prompt.iter().copied().chain(events.iter().filter_map(|event| event.token)).collect();
-    let all = model.logprobs(&text[..], 20).unwrap();
+    let all = model.logprobs(&text[..], 20, None).unwrap();
     for (at, event) in events.iter().enumerate() {
         assert_eq!(event.logprobs, all[100 + at], "{at}");
         assert_eq!(event.logprobs.as_ref().unwrap().top.len(), 20);

@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
 struct Script {
     model: PathBuf,
     adapter: Option<PathBuf>,
+    /// By their names.
+    #[serde(default)]
+    adapters: BTreeMap<String, PathBuf>,
     context: Option<usize>,
     cache_format: Option<String>,
     cache_tokens: Option<usize>,
@@ -68,6 +71,8 @@ struct ScriptedRequest {
     logit_bias: BTreeMap<i32, f64>,
     logprobs: Option<usize>,
     prompt_logprobs: Option<usize>,
+    /// The name of one of the engine's.
+    adapter: Option<String>,
     #[serde(default)]
     embed: bool,
     /// The ids that may be next, after each token; then none.
@@ -153,6 +158,10 @@ fn run_script(script: &Script, arguments: &Arguments) -> Result<Found> {
     let usual = EngineOptions::default();
     let stored = StoredModel::open(&script.model)?;
     let adapter = script.adapter.as_deref().map(|path| Adapter::open(path, stored.config())).transpose()?;
+    let adapters = script
+        .adapters
+        .iter()
+        .map(|(name, path)| Ok::<_, Error>((name.clone(), Arc::new(Adapter::open(path, stored.config())?))));
     let options = EngineOptions {
         context: script.context,
         cache_format: script.cache_format.as_deref().map_or(Ok(usual.cache_format), str::parse)?,
@@ -162,12 +171,13 @@ fn run_script(script: &Script, arguments: &Arguments) -> Result<Found> {
         weights: script.weights.as_deref().map_or(Ok(usual.weights), str::parse)?,
         ahead: script.ahead,
         adapter: adapter.map(Arc::new),
+        adapters: adapters.collect::<Result<_>>()?,
     };
     let ctx = arguments.device.open()?;
     script.isa.as_deref().map_or(Ok(()), |isa| ctx.set_isa(isa.parse()?))?;
     let engine = Engine::new(&stored, &ctx, &options)?;
     let mut scheduler = Scheduler::new(engine, options.ahead)?;
-    let logits = if script.logits.is_empty() { None } else { Some(digest(&scheduler.logits(&script.logits)?)) };
+    let logits = if script.logits.is_empty() { None } else { Some(digest(&scheduler.logits(&script.logits, None)?)) };
     let served = serve(&script.requests, &mut scheduler)?;
     let requests = served.into_iter().zip(&script.requests).map(|(progress, one)| FoundRequest {
         tokens: Some(progress.tokens).filter(|tokens| !tokens.is_empty()),
@@ -229,6 +239,7 @@ fn serve(scripted: &[ScriptedRequest], scheduler: &mut Scheduler) -> Result<Vec<
                     logprobs: one.logprobs,
                     prompt_logprobs: one.prompt_logprobs,
                     embed: one.embed,
+                    adapter: one.adapter.clone(),
                     constraint: one.allowed.clone().map(|lists| Box::new(Allowed { left: lists.into_iter() }) as _),
                 })?);
             }

@@ -48,6 +48,8 @@ pub(super) enum Reply {
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) form: Form,
+    /// The name that the answer bears.
+    pub(super) model: String,
     pub(super) texts: Vec<Text>,
     /// Of all prompts, each once, however many texts continue it.
     pub(super) prompt_tokens: usize,
@@ -105,7 +107,7 @@ struct Written {
 }
 
 impl Writer {
-    pub(super) fn new(asked: &Asked, model: &str, id: u128) -> Self {
+    pub(super) fn new(asked: &Asked, id: u128) -> Self {
         let prefix = if asked.form == Form::Chat { "chatcmpl" } else { "cmpl" };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let written = |(index, text): (usize, &Text)| Written {
@@ -118,7 +120,7 @@ impl Writer {
             id: format!("{prefix}-{id:032x}"),
             form: asked.form,
             created: now.as_secs(),
-            model: model.to_owned(),
+            model: asked.model.clone(),
             prompt_tokens: asked.prompt_tokens,
             usage: asked.usage,
             scored: asked.scored,

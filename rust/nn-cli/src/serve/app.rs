@@ -26,7 +26,8 @@ use super::guard::Guard;
 use super::log;
 use super::logprobs::TokenNames;
 use super::metrics::{self, Metrics};
-use super::requests::{Requests, no_model};
+use super::names::Names;
+use super::requests::Requests;
 use super::texts::{Answer, Place};
 use super::wire::Json;
 
@@ -66,6 +67,7 @@ pub(super) struct App {
     options: Options,
     guard: Guard,
     requests: Requests,
+    models: Names,
     names: TokenNames,
     metrics: Metrics,
     created: u64,
@@ -84,10 +86,12 @@ pub(super) struct App {
 
 impl App {
     pub(super) fn new(model: LanguageModel, options: Options, seed: [u8; 32]) -> Self {
+        let models = Names { model: options.name.clone(), adapters: model.adapters().to_vec() };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             guard: Guard::new(&options.keys, options.anyone),
-            requests: Requests::new(model.clone(), &options.name, options.places),
+            requests: Requests::new(model.clone(), models.clone(), options.places),
+            models,
             names: TokenNames::new(model.clone()),
             metrics: Metrics::new(&options.name),
             created: now.as_secs(),
@@ -140,11 +144,6 @@ impl App {
 
     pub(super) fn model(&self) -> &LanguageModel {
         &self.model
-    }
-
-    /// The name that requests have for the model.
-    pub(super) fn name(&self) -> &str {
-        &self.options.name
     }
 
     /// How far the server is on its way to its end, and what comes of it.
@@ -221,14 +220,19 @@ impl App {
         Ok((0..count).map(|_| Place::new(Arc::clone(self))).collect())
     }
 
-    fn described(&self) -> Json {
-        Json::object([
-            ("id", self.name().into()),
-            ("object", "model".into()),
-            ("created", Json::Integer(self.created)),
-            ("owned_by", "nncuda".into()),
-            ("max_model_len", self.model.context().into()),
-        ])
+    /// What there is to say of the model, or of one of its adapters.
+    fn described(&self, name: &str) -> Json {
+        let mut found = vec![
+            ("id".to_owned(), name.into()),
+            ("object".to_owned(), "model".into()),
+            ("created".to_owned(), Json::Integer(self.created)),
+            ("owned_by".to_owned(), "nncuda".into()),
+            ("max_model_len".to_owned(), self.model.context().into()),
+        ];
+        if name != self.models.model {
+            found.push(("parent".to_owned(), self.models.model.as_str().into()));
+        }
+        Json::Object(found)
     }
 }
 
@@ -332,15 +336,14 @@ async fn page() -> Response {
 }
 
 async fn models(State(app): State<Arc<App>>) -> Response {
-    let list = Json::object([("object", "list".into()), ("data", Json::List(vec![app.described()]))]);
+    let data = app.models.all().map(|name| app.described(name)).collect();
+    let list = Json::object([("object", "list".into()), ("data", Json::List(data))]);
     json_response(200, list.text())
 }
 
 async fn one_model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Answered {
-    if id != app.name() {
-        return Err(no_model(&cut(&id), app.name()));
-    }
-    Ok(json_response(200, app.described().text()))
+    let found = app.models.find(Some(&id))?;
+    Ok(json_response(200, app.described(&found.name).text()))
 }
 
 async fn send_metrics(State(app): State<Arc<App>>) -> Answered {

@@ -21,6 +21,7 @@ mod log;
 mod logprobs;
 mod messages;
 mod metrics;
+mod names;
 mod output_items;
 mod requests;
 mod responses;
@@ -41,7 +42,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nn_core::Error;
 use nn_core::format::read_regular;
 use nn_core::infer::{CacheFormat, EngineOptions, LanguageModel, PAGE, Place};
-use nn_core::model::StoredModel;
+use nn_core::model::{Adapter, StoredModel};
 use nn_core::train::resolve_checkpoint;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -56,6 +57,8 @@ const KEY_FILE_BYTES: u64 = 1 << 16;
 
 /// Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint
 /// or a run.
+///
+/// With --adapter, requests choose by their model: NAME is MODEL with that adapter, and all are decoded together.
 ///
 /// Requests of many clients are decoded together, and each gets the bytes that it would get alone. SIGTERM ends the server when
 /// running requests have ended. Without an API key it answers on this machine only, unless --no-auth.
@@ -83,6 +86,10 @@ pub(crate) struct Arguments {
     /// The name that requests have for the model.  [default: that of its file]
     #[arg(long, value_name = "TEXT")]
     model_name: Option<String>,
+    /// A LoRA adapter of MODEL, a folder of PEFT or a GGUF file, and the name that requests have for the model with it;
+    /// repeatable.
+    #[arg(long = "adapter", value_name = "NAME=PATH", value_parser = named_path)]
+    adapters: Vec<(String, PathBuf)>,
     /// Texts that are written at once.
     #[arg(long, value_name = "INTEGER", default_value = "32", value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_batch: u32,
@@ -119,6 +126,31 @@ pub(crate) struct Arguments {
     device: DeviceFlags,
 }
 
+/// The name of an adapter, and where it is.
+fn named_path(text: &str) -> Result<(String, PathBuf), String> {
+    let named = |(name, path): &(&str, &str)| {
+        (1..=256).contains(&name.chars().count()) && !path.is_empty() && !name.chars().any(char::is_control)
+    };
+    let (name, path) = text
+        .split_once('=')
+        .filter(named)
+        .ok_or_else(|| format!("'{text}' is not NAME=PATH, such as sql=adapters/sql"))?;
+    Ok((name.to_owned(), paths::file_or_folder(path)?))
+}
+
+/// Refuses a name that two adapters have, or an adapter and the model.
+fn check_names(model: &str, adapters: &[(String, PathBuf)]) -> Result<(), Failure> {
+    let names: Vec<&str> = adapters.iter().map(|(name, _)| name.as_str()).collect();
+    if let Some(at) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+        return Err(Failure::Usage(format!("--adapter: '{}' is the name of two adapters", names[at])));
+    }
+    if names.contains(&model) {
+        let instead = "choose another, or a --model-name";
+        return Err(Failure::Usage(format!("--adapter {model} has the name of the model; {instead}")));
+    }
+    Ok(())
+}
+
 fn above_zero(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a number above 0");
     text.parse().ok().filter(|number| *number > 0.0).ok_or_else(wrong)
@@ -143,20 +175,27 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
         let instead = "give an --api-key or --api-key-file, or --no-auth to serve them without";
         return usage(format!("others can reach {host}: {instead}"));
     }
+    let name = arguments.model_name.map_or_else(|| name_of(&path), Ok)?;
+    check_names(&name, &arguments.adapters)?;
     let socket = server::bound(host, arguments.port)?;
     let start = Instant::now();
     eprintln!("loading {}", path.display());
+    let checkpoint = if path.is_dir() { resolve_checkpoint(&path, false)? } else { path };
+    let stored = StoredModel::open(&checkpoint)?;
+    let adapters = arguments
+        .adapters
+        .into_iter()
+        .map(|(name, path)| Ok::<_, Error>((name, Arc::new(Adapter::open(&path, stored.config())?))));
     let options = EngineOptions {
         context: arguments.context.map(|context| context as usize),
         cache_format: arguments.cache_format,
         cache_tokens: arguments.cache_tokens.map(|tokens| tokens as usize),
         max_batch: arguments.max_batch as usize,
         weights: arguments.weights,
+        adapters: adapters.collect::<Result<_, _>>()?,
         ..EngineOptions::default()
     };
-    let name = arguments.model_name.map_or_else(|| name_of(&path), Ok)?;
-    let checkpoint = if path.is_dir() { resolve_checkpoint(&path, false)? } else { path };
-    let model = LanguageModel::new(StoredModel::open(&checkpoint)?, &arguments.device.open()?, &options)?;
+    let model = LanguageModel::new(stored, &arguments.device.open()?, &options)?;
     let (room, (_, _, bytes)) = (model.occupancy()?.pages * PAGE, model.statistics()?);
     if room < model.context() {
         return Err(Failure::Core(Error::value(format!(

@@ -14,16 +14,17 @@ use super::embeddings::Encoding as VectorEncoding;
 use super::fields::{Checker, GivenInput, GivenPrompt, Usage, Values, refused};
 use super::items::input_messages;
 use super::messages::{place_of_tools, plain_messages};
+use super::names::{Chosen, Names};
 use super::responses::Repeated;
 use super::tool_calls::{CallForm, call_form};
 use super::tools::Tools;
 use super::wire::Json;
 
-/// Checks bodies for one model by its name, of at most `places` texts each.
+/// Checks bodies for a model and its adapters by their names, of at most `places` texts each.
 #[derive(Debug)]
 pub(super) struct Requests {
     model: LanguageModel,
-    name: String,
+    names: Names,
     places: usize,
     formats: Formats,
     completions: Checker,
@@ -44,11 +45,11 @@ struct Conversation {
 }
 
 impl Requests {
-    pub(super) fn new(model: LanguageModel, name: &str, places: usize) -> Self {
+    pub(super) fn new(model: LanguageModel, names: Names, places: usize) -> Self {
         Self {
             formats: Formats::new(model.clone()),
             model,
-            name: name.to_owned(),
+            names,
             places,
             completions: Checker::new("completions", "/v1/completions"),
             chat: Checker::new("chat", "/v1/chat/completions"),
@@ -62,7 +63,7 @@ impl Requests {
     /// The texts that continue prompts.
     pub(super) fn completions(&self, body: &Table) -> Result<Asked, ApiError> {
         let values = self.completions.check(body)?;
-        self.check_model(&values)?;
+        let Chosen { name, adapter } = self.chosen(&values)?;
         let usage = stream_usage(&values)?;
         let given = values.prompts("prompt").unwrap_or_default();
         let samplings = samplings(&values);
@@ -84,17 +85,18 @@ impl Requests {
                 end_ids: Some(end_ids.clone()),
                 logprobs,
                 prompt_logprobs: logprobs.filter(|_| echoed),
+                adapter: adapter.clone(),
                 ..GenerateOptions::default()
             };
             texts.extend(drawn(&samplings, &prompt, &options, &echo, grammar.as_ref()));
         }
-        Ok(asked(Form::Completion, texts, prompt_tokens, usage, &values, logprobs.is_some()))
+        Ok(asked(Form::Completion, name, texts, prompt_tokens, usage, &values, logprobs.is_some()))
     }
 
     /// The answers to a conversation.
     pub(super) fn chat(&self, body: &Table) -> Result<Asked, ApiError> {
         let values = self.chat.check(body)?;
-        self.check_model(&values)?;
+        let Chosen { name, adapter } = self.chosen(&values)?;
         let usage = stream_usage(&values)?;
         let samplings = samplings(&values);
         check_choices(samplings.len(), self.places)?;
@@ -120,16 +122,17 @@ impl Requests {
             stop,
             end_ids: Some(end_ids),
             logprobs,
+            adapter,
             ..GenerateOptions::default()
         };
         let texts = drawn(&samplings, &prompt, &options, "", grammar.as_ref()).collect();
-        Ok(Asked { calling, ..asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()) })
+        Ok(Asked { calling, ..asked(Form::Chat, name, texts, prompt_tokens, usage, &values, logprobs.is_some()) })
     }
 
     /// The response to a conversation.
     pub(super) fn responses(&self, body: &Table) -> Result<Asked, ApiError> {
         let values = self.responses.check(body)?;
-        self.check_model(&values)?;
+        let Chosen { name, adapter } = self.chosen(&values)?;
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
         let input = values.input("input").unwrap_or(GivenInput::Items(Vec::new()));
@@ -157,30 +160,32 @@ impl Requests {
             stop,
             end_ids: Some(end_ids),
             logprobs,
+            adapter,
             ..GenerateOptions::default()
         };
         let texts = drawn(&samplings(&values), &prompt, &options, "", grammar.as_ref()).collect();
         let reply = Reply::Response(Box::new(Repeated::new(&values, format.as_ref(), tools.as_ref(), scored)));
-        Ok(Asked { reply, calling, ..asked(Form::Chat, texts, prompt_tokens, Usage::Nowhere, &values, scored) })
+        Ok(Asked { reply, calling, ..asked(Form::Chat, name, texts, prompt_tokens, Usage::Nowhere, &values, scored) })
     }
 
     /// The vectors of texts.
     pub(super) fn embeddings(&self, body: &Table) -> Result<Asked, ApiError> {
         let values = self.embeddings.check(body)?;
-        self.check_model(&values)?;
+        let Chosen { name, adapter } = self.chosen(&values)?;
         let given = values.prompts("input").unwrap_or_default();
         check_choices(given.len(), self.places)?;
         let ids = self.all_prompt_ids(&given, "input")?;
         let (prompt_tokens, user) = (ids.iter().map(Vec::len).sum(), values.text("user"));
         let text = |prompt| Text {
             prompt,
-            options: GenerateOptions { embed: true, ..GenerateOptions::default() },
+            options: GenerateOptions { embed: true, adapter: adapter.clone(), ..GenerateOptions::default() },
             echo: String::new(),
             constraint: None,
         };
         let encoding = values.text("encoding_format").filter(|format| format == "base64");
         Ok(Asked {
             form: Form::Completion,
+            model: name,
             texts: ids.into_iter().map(text).collect(),
             prompt_tokens,
             stream: false,
@@ -266,7 +271,7 @@ impl Requests {
     /// The ids of a text, with the room of the model's context.
     pub(super) fn tokenize(&self, body: &Table) -> Result<Json, ApiError> {
         let values = self.tokenize.check(body)?;
-        self.check_model(&values)?;
+        self.chosen(&values)?;
         let tokenizer = self.tokenizer("prompt")?;
         let begin = tokenizer.adds_begin() && values.flag("add_special_tokens");
         let text = values.text("prompt").unwrap_or_default();
@@ -287,18 +292,15 @@ impl Requests {
     /// The text of ids.
     pub(super) fn detokenize(&self, body: &Table) -> Result<Json, ApiError> {
         let values = self.detokenize.check(body)?;
-        self.check_model(&values)?;
+        self.chosen(&values)?;
         let tokenizer = self.tokenizer("tokens")?;
         let ids = self.checked_ids(&values.ids("tokens").unwrap_or_default(), "tokens")?;
         Ok(Json::object([("prompt", Json::Text(decode(tokenizer, &ids)?))]))
     }
 
-    /// Refuses a request for a model that is not there.
-    fn check_model(&self, values: &Values) -> Result<(), ApiError> {
-        match values.text("model").filter(|asked| *asked != self.name) {
-            None => Ok(()),
-            Some(asked) => Err(no_model(&asked, &self.name)),
-        }
+    /// What a request asks for by its model. An error for one that is not there.
+    fn chosen(&self, values: &Values) -> Result<Chosen, ApiError> {
+        self.names.find(values.text("model").as_deref())
     }
 
     fn tokenizer(&self, name: &str) -> Result<&TextTokenizer, ApiError> {
@@ -358,14 +360,17 @@ impl Requests {
     }
 }
 
-/// That there is no such model.
-pub(super) fn no_model(asked: &str, name: &str) -> ApiError {
-    ApiError::of("model_not_found", "model", &[("value", &asked), ("model", &name)])
-}
-
-fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: Usage, values: &Values, scored: bool) -> Asked {
+fn asked(
+    form: Form,
+    model: String,
+    texts: Vec<Text>,
+    prompt_tokens: usize,
+    usage: Usage,
+    values: &Values,
+    scored: bool,
+) -> Asked {
     let (stream, user) = (values.flag("stream"), values.text("user"));
-    Asked { form, texts, prompt_tokens, stream, usage, user, scored, calling: None, reply: Reply::Completions }
+    Asked { form, model, texts, prompt_tokens, stream, usage, user, scored, calling: None, reply: Reply::Completions }
 }
 
 /// What a request that was not wrong failed with.

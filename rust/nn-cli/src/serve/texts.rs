@@ -104,13 +104,14 @@ impl Answer {
         exchange: Arc<Exchange>,
         id: u128,
     ) -> Result<Self, ApiError> {
+        let name = &asked.model;
         let writer: Box<dyn Writing> = match &asked.reply {
             Reply::Response(repeated) => {
                 let calling = asked.calling.clone();
-                Box::new(ResponseWriter::new(repeated.as_ref().clone(), calling, app.name(), asked.prompt_tokens, id))
+                Box::new(ResponseWriter::new(repeated.as_ref().clone(), calling, name, asked.prompt_tokens, id))
             }
-            Reply::Completions => Box::new(Writer::new(&asked, app.name(), id)),
-            Reply::Vectors(encoding) => Box::new(VectorWriter::new(*encoding, app.name(), asked.prompt_tokens)),
+            Reply::Completions => Box::new(Writer::new(&asked, id)),
+            Reply::Vectors(encoding) => Box::new(VectorWriter::new(*encoding, name, asked.prompt_tokens)),
         };
         let Asked { stream, user, prompt_tokens, .. } = asked;
         let (app, stage) = (Arc::clone(app), app.stage());

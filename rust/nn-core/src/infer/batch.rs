@@ -5,23 +5,30 @@
 //! host what calling costs, once, and a batch padded to some larger size would cost every step the products of rows that nobody
 //! asked for. From step to step only the drawn ids come back; what the host sends is new pages.
 //!
-//! A step that also gives log-probabilities, or changes logits before tokens are drawn, is another graph.
+//! A step that also gives log-probabilities, or changes logits before tokens are drawn, is another graph. So is one of other
+//! adapters, or of other numbers of rows with each: rows with the same adapter are neighbours.
 //!
 //! A batch may run ahead: as the ids that a step reads are on the device already, it can be started before the host has read
 //! them. Then the device never waits for the host, and a row that ends has run one step for nothing. While a row has a mask,
 //! which the host makes from the token before, or wants log-probabilities, it does not.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use nn_ffi::{DType, Device, Graph, Tensor, kernels};
 
 use super::drawing::{Drawing, Kind, RowSampler};
 use super::engine::{Engine, Inputs};
+use super::low_rank::{Run, runs_of};
 use super::paged_cache::CachedSequence;
+use super::recent::Recent;
 use super::scheduler::RequestId;
 use super::scores::{Scores, TokenLogprobs};
 use super::transfers::Transfers;
 use crate::error::{Error, Result};
+
+/// Graphs that are kept. Without adapters there are as many as numbers of rows, kinds of draws apart; which adapters the rows of
+/// a step may have together is without end.
+const MOST_GRAPHS: usize = 256;
 
 /// A sequence, whose it is, how its tokens are drawn, and the last one, which has not been run yet.
 #[derive(Debug)]
@@ -44,8 +51,17 @@ impl Row {
     }
 }
 
-/// What a graph does: the number of rows, the calls of its draw, and whether it gives log-probabilities.
-type Step = (usize, Kind, bool);
+/// What a graph does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Step {
+    rows: usize,
+    /// The calls of its draw.
+    kind: Kind,
+    /// Whether it gives log-probabilities.
+    scored: bool,
+    /// Which rows have which adapter.
+    runs: Vec<Run>,
+}
 
 /// A step whose ids were not read: whose the rows are, with their alternatives, and whether it gives log-probabilities.
 #[derive(Debug)]
@@ -71,7 +87,7 @@ pub(super) struct DecodeBatch {
     transfers: Transfers,
     /// At most two.
     under_way: VecDeque<UnderWay>,
-    graphs: HashMap<Step, Graph>,
+    graphs: Recent<Step, Graph>,
     /// Of the sampler, that of the graphs.
     generation: usize,
     /// How far the rotary tables of the graphs reach.
@@ -103,7 +119,7 @@ impl DecodeBatch {
             first_ids: ctx.zeros(&[most], DType::I32)?,
             transfers,
             under_way: VecDeque::new(),
-            graphs: HashMap::new(),
+            graphs: Recent::new(MOST_GRAPHS),
             tables: engine.positions(),
             changed: false,
         })
@@ -213,15 +229,23 @@ impl DecodeBatch {
         if scored {
             self.make_scores(engine)?;
         }
-        let step = (self.rows.len(), self.sampler.kind, scored);
-        if !self.graphs.contains_key(&step) {
-            let graph = self.capture(engine, scored)?;
-            self.graphs.insert(step, graph);
-        }
-        self.graphs[&step].launch()?;
+        let runs = runs_of(self.rows.iter().map(|row| (row.sequence.adapter(), 1)));
+        self.launch(engine, Step { rows: self.rows.len(), kind: self.sampler.kind, scored, runs })?;
         self.transfers.end()?;
         let rows = self.rows.iter().map(|row| (row.owner, row.alternatives)).collect();
         self.under_way.push_back(UnderWay { rows, scored });
+        Ok(())
+    }
+
+    /// Launches the graph of a step, which is captured where there is none.
+    fn launch(&mut self, engine: &mut Engine, step: Step) -> Result<()> {
+        if let Some(graph) = self.graphs.find(&step) {
+            return Ok(graph.launch()?);
+        }
+        self.graphs.make_room();
+        let graph = self.capture(engine, &step)?;
+        graph.launch()?;
+        self.graphs.insert(step, graph);
         Ok(())
     }
 
@@ -285,6 +309,7 @@ impl DecodeBatch {
     }
 
     fn send(&mut self, engine: &Engine) -> Result<()> {
+        self.rows.sort_by_key(|row| row.sequence.adapter()); // neighbours stay in their order
         let (rows, most) = (&self.rows, engine.max_batch());
         let mut state = vec![0; 3 * most];
         for (at, row) in rows.iter().enumerate() {
@@ -300,11 +325,10 @@ impl DecodeBatch {
         Ok(())
     }
 
-    fn capture(&self, engine: &Engine, scored: bool) -> Result<Graph> {
-        let rows = self.rows.len();
-        let inputs = self.inputs.first(rows, rows)?;
-        engine.ctx().capture(|| {
-            self.draw(&self.sampler, &engine.decode(&inputs)?, &inputs.ids, scored)?;
+    fn capture(&self, engine: &mut Engine, step: &Step) -> Result<Graph> {
+        let inputs = self.inputs.first(step.rows, step.rows)?;
+        engine.ctx().clone().capture(|| {
+            self.draw(&self.sampler, &engine.decode(&inputs, &step.runs)?, &inputs.ids, step.scored)?;
             // All rows, used or not: those of rows that join are set then.
             Ok(kernels::increment(&self.moving, 1)?)
         })

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use nn_ffi::{Context, DType, Tensor, kernels};
 
+use super::low_rank::{Run, runs_of};
 use super::paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
 use super::pooling::Pool;
 use super::scores::{Scores, TokenLogprobs, check_alternatives};
@@ -51,8 +52,10 @@ pub struct EngineOptions {
     /// Whether decoding may start a step before the host has read the one before; by default on a GPU: on a CPU there is no
     /// time to win, and steps for nothing cost some. The tokens are the same.
     pub ahead: Option<bool>,
-    /// What is added to the weights, which stay as they are stored.
+    /// What is added to the weights, which stay as they are stored, for sequences that name no adapter.
     pub adapter: Option<Arc<Adapter>>,
+    /// Those that a sequence may name; each has the bits that it has alone, whoever else is in a call.
+    pub adapters: Vec<(String, Arc<Adapter>)>,
 }
 
 impl Default for EngineOptions {
@@ -66,6 +69,7 @@ impl Default for EngineOptions {
             weights: Place::default(),
             ahead: None,
             adapter: None,
+            adapters: Vec::new(),
         }
     }
 }
@@ -165,8 +169,7 @@ impl Engine {
             return Err(Error::value(format!("cache_tokens is {cache_tokens}; it must be at least 1")));
         }
         let rows = piece.max(max_batch);
-        let adapter = options.adapter.as_deref();
-        let weights = Weights::new(ctx, model, options.weights, adapter)?;
+        let weights = Weights::new(ctx, model, options.weights, options.adapter.as_deref(), &options.adapters)?;
         let (divisors, magnitude) = (config.rope_divisors(context), (config.rope.magnitude(), config.rotated()));
         let rope = RopeTables::scaled(ctx, config.head_dim, config.rope_options(context)?, &divisors, magnitude)?;
         let local = (config.local_rope_base > 0.0).then_some(config.local_rope_base);
@@ -179,7 +182,7 @@ impl Engine {
             context,
         };
         let cache = PagedCache::new(ctx, sizes, options.cache_format)?;
-        let rank = adapter.map_or(0, Adapter::rank);
+        let rank = weights.adapters.rank();
         let layers = if config.ternary {
             LayerCalls::Ternary(Box::new(TernaryLayers::new(ctx, &config, rows, rank)?))
         } else {
@@ -241,6 +244,16 @@ impl Engine {
         &self.weights
     }
 
+    /// The names of the adapters that a sequence may name.
+    pub fn adapters(&self) -> &[String] {
+        self.weights.adapters.names()
+    }
+
+    /// The number of an adapter by its name, 0 without one. `Error::Value` for a name that there is not.
+    pub(super) fn adapter_number(&self, name: Option<&str>) -> Result<usize> {
+        self.weights.adapters.number(name)
+    }
+
     /// Keys and values.
     pub fn cache(&self) -> &PagedCache {
         &self.cache
@@ -295,15 +308,15 @@ impl Engine {
         Ok(Some(self.head(&of_last, &self.logits)?))
     }
 
-    /// The logits after each of the ids, f32 `[ids, vocab]`.
+    /// The logits after each of the ids, f32 `[ids, vocab]`; `adapter` is the name of one of the engine's.
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] when there is no id or more than the context has room for, [`Error::OutOfRange`] for one outside the
-    /// vocabulary, [`Error::CacheFull`] while other sequences have the pages.
-    pub fn logits(&mut self, ids: &[i32]) -> Result<Vec<f32>> {
+    /// [`Error::Value`] when there is no id or more than the context has room for, and for a name that there is not,
+    /// [`Error::OutOfRange`] for an id outside the vocabulary, [`Error::CacheFull`] while other sequences have the pages.
+    pub fn logits(&mut self, ids: &[i32], adapter: Option<&str>) -> Result<Vec<f32>> {
         self.check_whole(ids)?;
-        let mut sequence = self.cache.open(&[], ids.len())?;
+        let mut sequence = self.open(ids.len(), adapter)?;
         let found = self.logits_of(&mut sequence, ids);
         self.cache.close(sequence);
         found
@@ -334,14 +347,19 @@ impl Engine {
     /// # Errors
     ///
     /// As of [`logits`](Self::logits), but that there may be no id at all.
-    pub fn logprobs(&mut self, ids: &[i32], alternatives: usize) -> Result<Vec<Option<TokenLogprobs>>> {
+    pub fn logprobs(
+        &mut self,
+        ids: &[i32],
+        alternatives: usize,
+        adapter: Option<&str>,
+    ) -> Result<Vec<Option<TokenLogprobs>>> {
         self.check_ids(ids)?;
         check_alternatives("alternatives", Some(alternatives))?;
         if ids.len() > self.context {
             let (count, room) = (ids.len(), self.context);
             return Err(Error::value(format!("there are {count} ids; the context has room for {room}")));
         }
-        let mut sequence = self.cache.open(&[], ids.len())?;
+        let mut sequence = self.open(ids.len(), adapter)?;
         let found = self.logprobs_of(&mut sequence, ids, alternatives);
         self.cache.close(sequence);
         found
@@ -388,16 +406,22 @@ impl Engine {
     /// # Errors
     ///
     /// As of [`logits`](Self::logits).
-    pub fn embed(&mut self, ids: &[i32]) -> Result<Vec<f32>> {
+    pub fn embed(&mut self, ids: &[i32], adapter: Option<&str>) -> Result<Vec<f32>> {
         self.check_whole(ids)?;
         let pool = self.pool()?;
-        let mut sequence = self.cache.open(&[], ids.len())?;
+        let mut sequence = self.open(ids.len(), adapter)?;
         let run = ids.chunks(self.piece).try_for_each(|piece| {
             self.forward_parts(&mut [Part { sequence: &mut sequence, ids: piece, wanted: false }])?;
             self.add_to(&pool, 0, piece.len())
         });
         self.cache.close(sequence);
         run.and_then(|()| pool.vector())
+    }
+
+    /// A sequence of so many rows that an adapter of this name computes, which looks for nothing in the cache.
+    fn open(&mut self, rows: usize, adapter: Option<&str>) -> Result<CachedSequence> {
+        let number = self.adapter_number(adapter)?;
+        self.cache.open_beside(&[], rows, &[], number)
     }
 
     /// Where the hidden states of a text are gathered.
@@ -463,7 +487,8 @@ impl Engine {
         inputs.lengths.copy_from_slice(&rows.collect::<Vec<i32>>())?;
         let table = parts.iter().flat_map(|part| self.cache.table_row(part.sequence));
         inputs.table.copy_from_slice(&table.collect::<Vec<i32>>())?;
-        self.forward(&inputs, false)?;
+        let runs = runs_of(parts.iter().map(|part| (part.sequence.adapter(), part.ids.len())));
+        self.forward(&inputs, false, &runs)?;
         for part in parts {
             self.cache.advance(part.sequence, part.ids);
         }
@@ -477,17 +502,21 @@ impl Engine {
         inputs(&self.ctx, &self.cache, tokens, batch)
     }
 
-    /// Logits f32 `[batch, vocab]` after one new token of each sequence. The calls read nothing on the host, so they can be
-    /// captured; pages and rotary tables must reach as far as the rows and positions do.
-    pub(super) fn decode(&self, inputs: &Inputs) -> Result<Tensor> {
-        self.forward(inputs, true)?;
+    /// Logits f32 `[batch, vocab]` after one new token of each sequence, whose adapters `runs` says. The calls read nothing on
+    /// the host, so they can be captured; pages and rotary tables must reach as far as the rows and positions do.
+    pub(super) fn decode(&mut self, inputs: &Inputs, runs: &[Run]) -> Result<Tensor> {
+        self.forward(inputs, true, runs)?;
         self.head(&self.x.narrow(0, 0, inputs.ids.shape()[0])?, &self.logits)
     }
 
     // The model
 
     /// Runs all layers; the residual stream is in `x` then.
-    fn forward(&self, inputs: &Inputs, decode: bool) -> Result<()> {
+    fn forward(&mut self, inputs: &Inputs, decode: bool, runs: &[Run]) -> Result<()> {
+        match &mut self.layers {
+            LayerCalls::Stored(calls) => calls.runs = runs.to_vec(),
+            LayerCalls::Ternary(calls) => calls.runs = runs.to_vec(),
+        }
         let x = self.x.narrow(0, 0, inputs.ids.shape()[0])?;
         let table = &self.weights.embedding;
         kernels::embedding_quant(&table.data, &inputs.ids, &x, table.format)?;
@@ -569,9 +598,10 @@ impl Engine {
         Ok(normed)
     }
 
-    /// Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache.
-    pub(super) fn bytes_per_step(&self, lengths: &[usize]) -> usize {
-        self.weights.bytes_per_step(lengths.len()) + self.row_bytes * lengths.iter().sum::<usize>()
+    /// Bytes that one decode step of sequences with these rows and adapters must read at least: each weight once, the
+    /// adapters, and the rows of each sequence's cache.
+    pub(super) fn bytes_per_step(&self, lengths: &[usize], adapters: &[usize]) -> usize {
+        self.weights.bytes_per_step(adapters) + self.row_bytes * lengths.iter().sum::<usize>()
     }
 }
 

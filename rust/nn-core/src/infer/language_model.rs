@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::constraint::Constraint;
 use super::engine::{Engine, EngineOptions, check_ids};
 use super::events::{Generation, Outbox};
+use super::low_rank::number_of;
 use super::sampling::Sampling;
 use super::scheduler::{Limits, Occupancy, Request, Scheduler, Statistics, check_embedded};
 use super::scores::{TokenLogprobs, check_alternatives};
@@ -75,6 +76,8 @@ pub struct GenerateOptions {
     pub prompt_logprobs: Option<usize>,
     /// Whether the prompt's vector is wanted ([`LanguageModel::embed`]) in place of tokens, of which there must be none.
     pub embed: bool,
+    /// The name of one of the model's adapters ([`EngineOptions::adapters`]).
+    pub adapter: Option<String>,
 }
 
 /// A model, its tokenizer and a cache on a device.
@@ -108,6 +111,7 @@ struct Handle {
     /// Read when the first conversation asks for it.
     template: OnceLock<ChatTemplate>,
     context: usize,
+    adapters: Vec<String>,
     limits: Limits,
     /// `None` once the last handle is being dropped.
     commands: Option<Sender<Command>>,
@@ -147,6 +151,7 @@ impl LanguageModel {
         let tokenizer = stored.tokenizer()?.map(Arc::new);
         let engine = Engine::new(&stored, ctx, options)?;
         let (context, limits) = (engine.context(), Limits::of(engine.cache()));
+        let adapters = engine.adapters().to_vec();
         let scheduler = Scheduler::new(engine, options.ahead)?;
         let (commands, given) = channel();
         let own = tokenizer.clone();
@@ -156,7 +161,7 @@ impl LanguageModel {
             .map_err(|error| Error::OutOfMemory(format!("no thread can be made for the engine: {error}")))?;
         let (ctx, commands, thread) = (ctx.clone(), Some(commands), Some(thread));
         let template = OnceLock::new();
-        Ok(Self(Arc::new(Handle { stored, ctx, tokenizer, template, context, limits, commands, thread })))
+        Ok(Self(Arc::new(Handle { stored, ctx, tokenizer, template, context, adapters, limits, commands, thread })))
     }
 
     /// The opened file or folder.
@@ -182,6 +187,11 @@ impl LanguageModel {
     /// How many tokens of a sequence attend to one another.
     pub fn context(&self) -> usize {
         self.0.context
+    }
+
+    /// The names of the adapters that a prompt may name.
+    pub fn adapters(&self) -> &[String] {
+        &self.0.adapters
     }
 
     /// The ids of a prompt as the model reads it: a text with the id that begins one, ids as they are.
@@ -266,6 +276,7 @@ impl LanguageModel {
         options.sampling.check_ids(vocab)?;
         check_alternatives("logprobs", options.logprobs)?;
         check_alternatives("prompt_logprobs", options.prompt_logprobs)?;
+        number_of(&self.0.adapters, options.adapter.as_deref())?;
         if !options.stop.is_empty() && self.0.tokenizer.is_none() {
             return Err(Error::value("stop strings need a tokenizer, which this model lacks"));
         }
@@ -280,10 +291,19 @@ impl LanguageModel {
         let room = || if embed { 0 } else { self.room(prompt.len()) };
         let max_new_tokens = options.max_new_tokens.unwrap_or_else(room);
         self.0.limits.check(prompt.len(), max_new_tokens)?;
-        let GenerateOptions { sampling, logprobs, prompt_logprobs, .. } = options;
+        let GenerateOptions { sampling, logprobs, prompt_logprobs, adapter, .. } = options;
         let constraint = None;
-        let request =
-            Request { prompt, max_new_tokens, sampling, end_ids, logprobs, prompt_logprobs, embed, constraint };
+        let request = Request {
+            prompt,
+            max_new_tokens,
+            sampling,
+            end_ids,
+            logprobs,
+            prompt_logprobs,
+            embed,
+            constraint,
+            adapter,
+        };
         check_embedded(&request)?;
         Ok((request, StopStrings::new(options.stop)?))
     }
@@ -349,9 +369,9 @@ impl LanguageModel {
     /// # Errors
     ///
     /// As [`Engine::logits`], and [`Error::Value`] for a text without a tokenizer.
-    pub fn logits(&self, prompt: impl Into<Prompt>) -> Result<Vec<f32>> {
-        let ids = self.encode(&prompt.into())?;
-        self.answer(|reply| Command::Logits(ids, reply))?
+    pub fn logits(&self, prompt: impl Into<Prompt>, adapter: Option<&str>) -> Result<Vec<f32>> {
+        let (ids, adapter) = (self.encode(&prompt.into())?, adapter.map(str::to_owned));
+        self.answer(|reply| Command::Logits(ids, adapter, reply))?
     }
 
     /// The log-probability of each token of one text after those before it, with so many of the likeliest tokens in its place, at
@@ -360,9 +380,14 @@ impl LanguageModel {
     /// # Errors
     ///
     /// As [`Engine::logprobs`], and [`Error::Value`] for a text without a tokenizer.
-    pub fn logprobs(&self, prompt: impl Into<Prompt>, alternatives: usize) -> Result<Vec<Option<TokenLogprobs>>> {
-        let ids = self.encode(&prompt.into())?;
-        self.answer(|reply| Command::Logprobs(ids, alternatives, reply))?
+    pub fn logprobs(
+        &self,
+        prompt: impl Into<Prompt>,
+        alternatives: usize,
+        adapter: Option<&str>,
+    ) -> Result<Vec<Option<TokenLogprobs>>> {
+        let (ids, adapter) = (self.encode(&prompt.into())?, adapter.map(str::to_owned));
+        self.answer(|reply| Command::Logprobs(ids, alternatives, adapter, reply))?
     }
 
     /// The vector of one prompt, f32 `[hidden_size]`; see [`embed_all`](Self::embed_all).

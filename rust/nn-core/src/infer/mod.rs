@@ -18,6 +18,7 @@ mod language_model;
 mod low_rank;
 mod paged_cache;
 mod pooling;
+mod recent;
 mod sampling;
 mod scheduler;
 #[cfg(feature = "grammar")]

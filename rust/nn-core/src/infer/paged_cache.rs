@@ -69,10 +69,13 @@ impl FromStr for CacheFormat {
 }
 
 /// Number of a text. They are never used twice, so equal parents and equal ids mean equal texts from the first token on.
-type Number = u64;
+/// Those of texts are above 0; the forerunner of a first page is `root`.
+type Number = i64;
 
-/// The forerunner of the first page of a text.
-const NONE: Number = 0;
+/// The forerunner of the first page of a text that an adapter computes, whose keys and values are not those of any other.
+fn root(adapter: usize) -> Number {
+    -(adapter as Number)
+}
 
 /// What a page holds: ids after the text of `parent`, the number of the page's forerunner.
 #[derive(Debug)]
@@ -100,6 +103,7 @@ pub struct CachedSequence {
     /// Number of the last full page's text; `None` when its text is not its own.
     parent: Option<Number>,
     reserved: usize,
+    adapter: usize,
 }
 
 impl CachedSequence {
@@ -121,6 +125,11 @@ impl CachedSequence {
     /// Rows that it found when it was opened.
     pub fn shared(&self) -> usize {
         self.shared
+    }
+
+    /// The number of the adapter that computes it, 0 without a name.
+    pub(super) fn adapter(&self) -> usize {
+        self.adapter
     }
 }
 
@@ -201,7 +210,7 @@ impl PagedCache {
             texts: HashMap::new(),
             full: HashMap::new(),
             behind: HashMap::new(),
-            last_number: NONE,
+            last_number: 0,
             reserved: 0,
         })
     }
@@ -262,15 +271,17 @@ impl PagedCache {
     ///
     /// [`Error::CacheFull`], with nothing changed, when so many pages are not available.
     pub fn open(&mut self, ids: &[i32], rows: usize) -> Result<CachedSequence> {
-        self.open_beside(ids, rows, &[])
+        self.open_beside(ids, rows, &[], 0)
     }
 
-    /// The same where the pages that are not full yet of these open sequences count as well.
+    /// The same of a sequence that an adapter of this number computes, for which only pages count that the same one computed;
+    /// of these open sequences, the pages that are not full yet count as well.
     pub(super) fn open_beside(
         &mut self,
         ids: &[i32],
         rows: usize,
         beside: &[&CachedSequence],
+        adapter: usize,
     ) -> Result<CachedSequence> {
         let mut sequence = CachedSequence {
             length: 0,
@@ -279,8 +290,9 @@ impl PagedCache {
             shared: 0,
             texts: Vec::new(),
             pending: Vec::new(),
-            parent: Some(NONE),
+            parent: Some(root(adapter)),
             reserved: 0,
+            adapter,
         };
         if rows > self.context {
             sequence.parent = None;
@@ -450,7 +462,7 @@ impl PagedCache {
 
     /// Gives a new sequence the full pages that hold the beginning of its ids.
     fn find(&mut self, sequence: &mut CachedSequence, ids: &[i32]) {
-        let mut parent = NONE;
+        let mut parent = root(sequence.adapter);
         for ids in ids[..self.most(ids)].chunks_exact(PAGE) {
             let Some(number) = self.full.get(&(parent, ids.into())).copied() else { break };
             let Some(text) = self.texts.get_mut(&number) else { break };

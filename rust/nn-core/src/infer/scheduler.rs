@@ -41,6 +41,8 @@ pub struct Request {
     pub embed: bool,
     /// Which tokens may be drawn.
     pub constraint: Option<Box<dyn Constraint>>,
+    /// The name of one of the engine's adapters.
+    pub adapter: Option<String>,
 }
 
 impl Request {
@@ -116,6 +118,8 @@ pub struct Progress {
 #[derive(Debug)]
 struct Entry {
     request: Request,
+    /// The number of its adapter.
+    adapter: usize,
     drawn: usize,
     /// While it waits.
     drawing: Option<Drawing>,
@@ -209,8 +213,8 @@ impl Scheduler {
     /// # Errors
     ///
     /// As that.
-    pub fn logits(&mut self, ids: &[i32]) -> Result<Vec<f32>> {
-        self.engine.logits(ids)
+    pub fn logits(&mut self, ids: &[i32], adapter: Option<&str>) -> Result<Vec<f32>> {
+        self.engine.logits(ids, adapter)
     }
 
     /// The log-probability of each of the ids after those before it; see [`Engine::logprobs`].
@@ -218,8 +222,13 @@ impl Scheduler {
     /// # Errors
     ///
     /// As that.
-    pub fn logprobs(&mut self, ids: &[i32], alternatives: usize) -> Result<Vec<Option<TokenLogprobs>>> {
-        self.engine.logprobs(ids, alternatives)
+    pub fn logprobs(
+        &mut self,
+        ids: &[i32],
+        alternatives: usize,
+        adapter: Option<&str>,
+    ) -> Result<Vec<Option<TokenLogprobs>>> {
+        self.engine.logprobs(ids, alternatives, adapter)
     }
 
     /// What was done so far.
@@ -243,8 +252,9 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] when the prompt is empty or longer than the context, or is embedded and has new tokens, [`Error::OutOfRange`] for an id outside the
-    /// vocabulary, [`Error::CacheFull`] when the cache has not as many pages as the continuation may come to need.
+    /// [`Error::Value`] when the prompt is empty or longer than the context, or is embedded and has new tokens, and for an
+    /// adapter that there is not, [`Error::OutOfRange`] for an id outside the vocabulary, [`Error::CacheFull`] when the cache has
+    /// not as many pages as the continuation may come to need.
     pub fn add(&mut self, request: Request) -> Result<RequestId> {
         Limits::of(self.engine.cache()).check(request.prompt.len(), request.max_new_tokens)?;
         self.engine.check_ids(&request.prompt)?;
@@ -253,6 +263,7 @@ impl Scheduler {
         check_alternatives("logprobs", request.logprobs)?;
         check_alternatives("prompt_logprobs", request.prompt_logprobs)?;
         check_embedded(&request)?;
+        let adapter = self.engine.adapter_number(request.adapter.as_deref())?;
         self.last_id += 1;
         let id = RequestId(self.last_id);
         let none = request.max_new_tokens == 0 && !request.whole();
@@ -261,7 +272,7 @@ impl Scheduler {
         let progress = Progress { finish: none.then_some(Finish::Length), ..Progress::default() };
         let prompt_scores = request.prompt_logprobs.map(|_| None).into_iter().collect();
         let (drawing, pool) = (Some(drawing), None);
-        self.requests.insert(id, Entry { request, drawn: 0, drawing, prompt_scores, pool, progress });
+        self.requests.insert(id, Entry { request, adapter, drawn: 0, drawing, prompt_scores, pool, progress });
         if !none {
             self.waiting.push_back(id);
         }
@@ -337,13 +348,13 @@ impl Scheduler {
         let Some(id) = self.waiting.front().copied().filter(|_| under_way < self.engine.max_batch()) else {
             return Ok(false);
         };
-        let request = &self.requests[&id].request;
+        let Entry { request, adapter, .. } = &self.requests[&id];
         let known = if request.whole() { &[] } else { &request.prompt[..] };
-        if self.comes(known) {
+        if self.comes(known, *adapter) {
             return Ok(false);
         }
         let open: Vec<_> = self.batch.rows.iter().chain(&self.prefilling).map(|row| &row.sequence).collect();
-        let sequence = match self.engine.cache.open_beside(known, request.rows(), &open) {
+        let sequence = match self.engine.cache.open_beside(known, request.rows(), &open, *adapter) {
             Ok(sequence) => sequence,
             // A request that ends makes room.
             Err(Error::CacheFull(_)) if under_way > 0 => return Ok(false),
@@ -362,14 +373,15 @@ impl Scheduler {
         Ok(true)
     }
 
-    /// Whether a prompt under way has yet to run what `known` begins with, too, so that it is better to wait for it: texts of
-    /// one prompt run it once.
-    fn comes(&self, known: &[i32]) -> bool {
+    /// Whether a prompt under way has yet to run what `known` begins with, too, and by the same adapter, so that it is better to
+    /// wait for it: texts of one prompt run it once.
+    fn comes(&self, known: &[i32], adapter: usize) -> bool {
         let Some((_, known)) = known.split_last() else { return false };
         self.prefilling.iter().any(|row| {
             let request = &self.requests[&row.owner].request;
             // Those of more rows keep their pages to themselves.
-            request.rows() <= self.engine.cache.context()
+            row.sequence.adapter() == adapter
+                && request.rows() <= self.engine.cache.context()
                 && common_prefix(&request.prompt, known) >= row.sequence.length() + LEAST_COPIED
         })
     }
@@ -463,7 +475,8 @@ impl Scheduler {
     fn decode(&mut self) -> Result<()> {
         let start = Instant::now();
         let lengths: Vec<usize> = self.batch.rows.iter().map(|row| row.sequence.length() + 1).collect();
-        self.statistics.decode_bytes += self.engine.bytes_per_step(&lengths);
+        let adapters: Vec<usize> = self.batch.rows.iter().map(|row| row.sequence.adapter()).collect();
+        self.statistics.decode_bytes += self.engine.bytes_per_step(&lengths, &adapters);
         // Whether all of them want the token after the next one, too, and keep one another's company until then.
         let more = |row: &Row| {
             let entry = &self.requests[&row.owner];

@@ -3,6 +3,7 @@
 use nn_ffi::{Activation, Context, DType, Tensor, kernels};
 
 use super::biased_experts::BiasedRows;
+use super::low_rank::{LowRank, Run};
 use super::weight_reader::Weight;
 use super::weights::{FeedForward, Gated, Layer, Mixture, SharedExpert};
 use crate::error::Result;
@@ -44,7 +45,9 @@ pub(super) struct StoredLayers {
     /// Gates and other factors, f32 `[rows, ffn]`, of a gate that is not SiLU's, or an adapter.
     factors: Option<[Tensor; 2]>,
     activation: GateActivation,
-    /// f32 `[rows, rank]`, of an adapter.
+    /// Which rows of the calls that follow have which adapter; rows that are in none have none.
+    pub(super) runs: Vec<Run>,
+    /// f32 `[rows * rank]`, of adapters.
     low_rank: Option<Tensor>,
     /// f32 `[rows, hidden]`, of a model with norms behind its parts.
     added: Option<Tensor>,
@@ -87,7 +90,7 @@ pub(super) struct Routing {
 }
 
 impl StoredLayers {
-    /// `rank` is that of the adapter that weights may have, 0 without one.
+    /// `rank` is the largest of the adapters that weights may have, 0 without any.
     pub(super) fn new(ctx: &Context, config: &LlamaConfig, rows: usize, rank: usize) -> Result<Self> {
         let (experts, k) = (config.num_experts, config.experts_per_token);
         let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
@@ -133,7 +136,8 @@ impl StoredLayers {
                 .then(factors)
                 .transpose()?,
             activation: config.activation,
-            low_rank: (rank > 0).then(|| floats(&[rows, rank])).transpose()?,
+            runs: Vec::new(),
+            low_rank: (rank > 0).then(|| floats(&[rows * rank])).transpose()?,
             added: config.post_norms.then(|| floats(&[rows, config.hidden_size])).transpose()?,
             apart: (config.qk_norm != QkNorm::None || rank > 0).then(apart).transpose()?,
             shared: (config.shared_ffn_size > 0).then(shared).transpose()?,
@@ -151,7 +155,7 @@ impl StoredLayers {
     /// Queries, keys and values of the normed rows, the first two with norms of their own where the model has them.
     pub(super) fn qkv(&self, layer: &Layer, x: &Tensor) -> Result<Heads> {
         if let Some(apart) = &self.apart {
-            let adapted = [&layer.q, &layer.k, &layer.v].into_iter().any(|weight| weight.low_rank.is_some());
+            let adapted = [&layer.q, &layer.k, &layer.v].into_iter().any(|weight| self.is_adapted(weight));
             match &layer.qk_norms {
                 Some(gains) => return self.normed_heads(apart, gains, layer, x),
                 None if adapted => return self.heads_apart(apart, layer, x),
@@ -218,7 +222,7 @@ impl StoredLayers {
         let inner = inner.narrow(0, 0, x.shape()[0])?;
         let (gate, up) = (&ffn.gate, &ffn.up);
         let (norm, eps) = (Some(&layer.post_norm), self.norm_eps);
-        let fused = self.activation == GateActivation::Silu && gate.low_rank.is_none() && up.low_rank.is_none();
+        let fused = self.activation == GateActivation::Silu && !self.is_adapted(gate) && !self.is_adapted(up);
         match &self.factors {
             Some(factors) if !fused => self.gated_apart(ffn, factors, &layer.post_norm, x, &inner)?,
             _ => {
@@ -329,7 +333,7 @@ impl StoredLayers {
         Ok(kernels::moe_combine(&out, &weights, &first(&buffers.slot_row)?, Some(x), x)?)
     }
 
-    /// y = rows * W^T + bias + residual, and what the weight's adapter adds.
+    /// y = rows * W^T + bias + residual, and what the adapters of the rows add.
     fn multiply(
         &self,
         rows: &Tensor,
@@ -339,10 +343,22 @@ impl StoredLayers {
         y: &Tensor,
     ) -> Result<()> {
         product(rows, weight, None, bias, residual, y)?;
-        match (&weight.low_rank, &self.low_rank) {
-            (Some(pair), Some(inner)) => pair.add(rows, &inner.narrow(0, 0, rows.shape()[0])?, y),
-            _ => Ok(()),
-        }
+        let Some(room) = &self.low_rank else { return Ok(()) };
+        self.adapted(weight).try_for_each(|(run, pair)| {
+            let of_run = |rows: &Tensor| rows.narrow(0, run.first, run.rows);
+            pair.add(&of_run(rows)?, room, &of_run(y)?)
+        })
+    }
+
+    /// What is added to products with this weight, and to which rows.
+    fn adapted<'w>(&'w self, weight: &'w Weight) -> impl Iterator<Item = (Run, &'w LowRank)> {
+        let pair = move |run: &Run| Some((*run, weight.low_rank.get(run.adapter)?.as_ref()?));
+        self.runs.iter().filter_map(pair)
+    }
+
+    /// Whether something is. Where nothing is, a call may fuse products: the bits are the same.
+    fn is_adapted(&self, weight: &Weight) -> bool {
+        self.adapted(weight).next().is_some()
     }
 }
 

@@ -4,13 +4,12 @@
 //! them. One matrix at a time is packed, while a thread decodes the next, and the file's pages are given back after it, so that
 //! loading takes less memory than running.
 
-use std::collections::HashMap;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use nn_ffi::{Context, Tensor};
 
-use super::low_rank::LowRank;
+use super::low_rank::{Adapters, LowRank};
 use crate::error::{Error, Result};
 use crate::format::ternary::TernaryMatrix;
 use crate::model::{Decoded, StoredModel, decode, packed};
@@ -19,19 +18,18 @@ use crate::model::{Decoded, StoredModel, decode, packed};
 const READ: [&[&str]; 4] =
     [&["self_attn.q", "self_attn.k", "self_attn.v"], &["self_attn.o"], &["mlp.gate", "mlp.up"], &["mlp.down"]];
 
-/// A matrix from `kernels::ternary_pack`, u8 `[stored, row_bytes]`, the scale of each of its outputs, f32 `[n]`, and what an
-/// adapter adds to its product.
+/// A matrix from `kernels::ternary_pack`, u8 `[stored, row_bytes]`, the scale of each of its outputs, f32 `[n]`, and what each
+/// adapter adds to its product, by number; empty where none does.
 #[derive(Debug)]
 pub(super) struct TernaryWeight {
     pub(super) data: Tensor,
     pub(super) scale: Tensor,
-    pub(super) low_rank: Option<LowRank>,
+    pub(super) low_rank: Vec<Option<LowRank>>,
 }
 
 impl TernaryWeight {
     fn bytes(&self) -> usize {
-        let added = self.low_rank.as_ref().map_or(0, LowRank::bytes);
-        self.data.layout().bytes() + self.scale.layout().bytes() + added
+        self.data.layout().bytes() + self.scale.layout().bytes()
     }
 }
 
@@ -59,13 +57,9 @@ impl TernaryLayer {
     }
 }
 
-/// The layers of a model, with what an adapter adds to their products, by the names of matrices. `Error::Format` for a matrix whose
+/// The layers of a model, with what adapters add to their products. `Error::Format` for a matrix whose
 /// bytes are wrong.
-pub(super) fn ternary_layers(
-    ctx: &Context,
-    model: &StoredModel,
-    added: &HashMap<String, LowRank>,
-) -> Result<Vec<TernaryLayer>> {
+pub(super) fn ternary_layers(ctx: &Context, model: &StoredModel, adapters: &Adapters) -> Result<Vec<TernaryLayer>> {
     let mut products = Vec::new();
     for layer in 0..model.config().num_layers {
         for names in READ {
@@ -73,7 +67,7 @@ pub(super) fn ternary_layers(
                 let name = format!("model.layers.{layer}.{name}_proj.weight");
                 let matrix = model.ternary(&name);
                 let matrix = matrix.ok_or_else(|| Error::value(format!("the model has no matrix {name}")))?;
-                Ok::<_, Error>((matrix, added.get(&name)))
+                Ok::<_, Error>((matrix, adapters.of(&name)))
             };
             products.push(names.iter().map(matrix).collect::<Result<Vec<Adapted<'_>>>>()?);
         }
@@ -116,17 +110,17 @@ pub(super) fn ternary_layers(
     Ok(layers)
 }
 
-/// A matrix, and what an adapter adds to its product.
-type Adapted<'a> = (&'a TernaryMatrix, Option<&'a LowRank>);
+/// A matrix, and what each adapter adds to its product.
+type Adapted<'a> = (&'a TernaryMatrix, Vec<Option<LowRank>>);
 
 /// The weights of a product; `next` decodes the next matrix.
 fn product(ctx: &Context, matrices: &[Adapted<'_>], mut next: impl FnMut() -> Decoded) -> Result<Products> {
-    let adapted = matrices.iter().any(|(_, low_rank)| low_rank.is_some());
+    let adapted = matrices.iter().any(|(_, low_rank)| !low_rank.is_empty());
     let groups = matrices.chunks(if adapted { 1 } else { matrices.len() });
     let weight = |group: &[Adapted<'_>]| {
         let matrices: Vec<_> = group.iter().map(|(matrix, _)| *matrix).collect();
         let [data, scale] = packed(ctx, &matrices, &mut next)?;
-        Ok::<_, Error>(TernaryWeight { data, scale, low_rank: group[0].1.cloned() })
+        Ok::<_, Error>(TernaryWeight { data, scale, low_rank: group[0].1.clone() })
     };
     groups.map(weight).collect()
 }

@@ -50,24 +50,25 @@ impl FromStr for Place {
     }
 }
 
-/// A stored matrix: u8 `[rows, row_bytes]` and its format; and what an adapter adds to it.
+/// A stored matrix: u8 `[rows, row_bytes]` and its format; and what each adapter adds to it, by its number, nothing at all
+/// where none does.
 #[derive(Clone, Debug)]
 pub struct Weight {
     /// Its rows.
     pub data: Tensor,
     /// Of the rows.
     pub format: Format,
-    pub(super) low_rank: Option<LowRank>,
+    pub(super) low_rank: Vec<Option<LowRank>>,
 }
 
 impl Weight {
     fn new(data: Tensor, format: Format) -> Self {
-        Self { data, format, low_rank: None }
+        Self { data, format, low_rank: Vec::new() }
     }
 
-    /// Bytes of the matrix, and of what is added to it.
+    /// Bytes of the matrix alone.
     pub fn bytes(&self) -> usize {
-        self.data.layout().bytes() + self.low_rank.as_ref().map_or(0, LowRank::bytes)
+        self.data.layout().bytes()
     }
 }
 

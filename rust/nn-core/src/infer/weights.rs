@@ -1,10 +1,10 @@
 //! The weights of a stored model by the layers that they are of.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use nn_ffi::{Context, Tensor};
 
-use super::low_rank::{LowRank, low_rank_factors};
+use super::low_rank::Adapters;
 use super::ternary_weights::{TernaryLayer, ternary_layers};
 use super::weight_reader::{Experts, Place, Weight, WeightReader};
 use crate::error::{Error, Result};
@@ -109,6 +109,7 @@ pub(super) enum Layers {
 #[derive(Debug)]
 pub struct Weights {
     in_memory: bool,
+    pub(super) adapters: Adapters,
     pub(super) embedding: Weight,
     pub(super) layers: Layers,
     pub(super) norm: Tensor,
@@ -121,19 +122,24 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Those of a model, brought to a context, with what an adapter adds to them.
-    pub(super) fn new(ctx: &Context, model: &StoredModel, place: Place, adapter: Option<&Adapter>) -> Result<Self> {
+    /// Those of a model, brought to a context, with what adapters add to them, which are those of the engine's options.
+    pub(super) fn new(
+        ctx: &Context,
+        model: &StoredModel,
+        place: Place,
+        adapter: Option<&Adapter>,
+        adapters: &[(String, Arc<Adapter>)],
+    ) -> Result<Self> {
         let (read, config) = (WeightReader::new(ctx, model, place)?, model.config());
-        let added = adapter.map(|adapter| low_rank_factors(ctx, adapter, config, read.order.as_deref())).transpose()?;
-        let added = added.unwrap_or_default();
+        let adapters = Adapters::new(ctx, config, read.order.as_deref(), adapter, adapters)?;
         let (tied, table) = (config.tie_embeddings, "model.embed_tokens.weight");
         let embedding = read.table(table, tied)?;
         let layers = if config.ternary {
-            let layers = Layers::Ternary(ternary_layers(ctx, model, &added)?);
+            let layers = Layers::Ternary(ternary_layers(ctx, model, &adapters)?);
             ctx.trim()?; // what was needed to pack them
             layers
         } else {
-            let layers = (0..config.num_layers).map(|number| layer(&read, config, number, &added));
+            let layers = (0..config.num_layers).map(|number| layer(&read, config, number, &adapters));
             Layers::Stored(layers.collect::<Result<_>>()?)
         };
         let norm = read.vector(&["model.norm.weight".to_owned()])?;
@@ -146,6 +152,7 @@ impl Weights {
         };
         Ok(Self {
             in_memory: read.in_memory,
+            adapters,
             tied,
             experts: (config.experts_per_token, config.num_experts),
             common_bytes: common + head.bytes(),
@@ -162,34 +169,31 @@ impl Weights {
         self.in_memory
     }
 
-    /// Bytes of all matrices, of a tied embedding once.
+    /// Bytes of all matrices, of a tied embedding once, and of all adapters.
     pub fn bytes(&self) -> usize {
         let embedding = if self.tied { 0 } else { self.embedding.bytes() };
-        self.common_bytes + self.expert_bytes + embedding
+        self.common_bytes + self.expert_bytes + embedding + self.adapters.bytes()
     }
 
-    /// Bytes that so many tokens need at least in one call: a row of the embedding each, and every matrix, of the experts' as
-    /// many as the tokens meet if none meets another's.
-    pub(super) fn bytes_per_step(&self, tokens: usize) -> usize {
+    /// Bytes that tokens with these adapters need at least in one call: a row of the embedding each, and every matrix, of the
+    /// experts' as many as the tokens meet if none meets another's; and the adapters.
+    pub(super) fn bytes_per_step(&self, adapters: &[usize]) -> usize {
+        let tokens = adapters.len();
         let (met, all) = self.experts;
         let experts = match all {
             0 => 0,
             all => (self.expert_bytes as u128 * (tokens * met).min(all) as u128 / all as u128) as usize,
         };
-        self.common_bytes + experts + tokens * self.embedding.data.shape()[1]
+        let added = self.adapters.bytes_of(adapters.iter().copied());
+        self.common_bytes + experts + tokens * self.embedding.data.shape()[1] + added
     }
 }
 
-fn layer(
-    read: &WeightReader<'_>,
-    config: &LlamaConfig,
-    number: usize,
-    added: &HashMap<String, LowRank>,
-) -> Result<Layer> {
+fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize, adapters: &Adapters) -> Result<Layer> {
     let block = format!("model.layers.{number}");
     let matrix = |name: &str| {
         let name = format!("{block}.{name}.weight");
-        Ok::<_, Error>(Weight { low_rank: added.get(&name).cloned(), ..read.matrix(&name)? })
+        Ok::<_, Error>(Weight { low_rank: adapters.of(&name), ..read.matrix(&name)? })
     };
     let vector = |names: &[&str]| read.vector(&names.iter().map(|name| format!("{block}.{name}")).collect::<Vec<_>>());
     let given = |there: bool, names: &[&str]| there.then(|| vector(names)).transpose();

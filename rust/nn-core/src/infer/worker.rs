@@ -15,10 +15,10 @@ use crate::tokenizer::TextTokenizer;
 pub(super) enum Command {
     /// Continue prompts, all of which the scheduler takes.
     Generate(Vec<(Request, StopStrings)>, Outbox),
-    /// The log-probability of each of the ids after those before it, with so many alternatives.
-    Logprobs(Vec<i32>, usize, Sender<Result<Vec<Option<TokenLogprobs>>>>),
-    /// The logits after each of the ids.
-    Logits(Vec<i32>, Sender<Result<Vec<f32>>>),
+    /// The log-probability of each of the ids after those before it, with so many alternatives, by an adapter of this name.
+    Logprobs(Vec<i32>, usize, Option<String>, Sender<Result<Vec<Option<TokenLogprobs>>>>),
+    /// The logits after each of the ids, by an adapter of this name.
+    Logits(Vec<i32>, Option<String>, Sender<Result<Vec<f32>>>),
     /// What was done so far, and bytes of weights and cache.
     Statistics(Sender<(Statistics, usize, usize)>),
     /// What is under way now.
@@ -82,11 +82,11 @@ fn take(scheduler: &mut Scheduler, tokenizer: Option<&Arc<TextTokenizer>>, comma
             return Some(generation);
         }
         // Who does not wait for an answer any more needs none.
-        Command::Logprobs(ids, alternatives, reply) => {
-            let _ = reply.send(scheduler.logprobs(&ids, alternatives));
+        Command::Logprobs(ids, alternatives, adapter, reply) => {
+            let _ = reply.send(scheduler.logprobs(&ids, alternatives, adapter.as_deref()));
         }
-        Command::Logits(ids, reply) => {
-            let _ = reply.send(scheduler.logits(&ids));
+        Command::Logits(ids, adapter, reply) => {
+            let _ = reply.send(scheduler.logits(&ids, adapter.as_deref()));
         }
         Command::Statistics(reply) => {
             let (weights, cache) = (scheduler.engine().weights().bytes(), scheduler.engine().cache().bytes());
