@@ -44,9 +44,12 @@ func (l *LowRank) backward(p *Pass, dy, x *tensor.Tensor, beta float32) *tensor.
 // The product is that of the engine, which for some formats rounds x, so that an adapter is trained for the model as it is
 // run; backward takes that rounding as the identity. (Bengio, Léonard, Courville 2013, "Estimating or Propagating Gradients
 // Through Stochastic Neurons", section 4)
+//
+// With Scale, f32 [out], Weight is ternary, packed u8 [stored, row bytes]; there is no bias then, and Format says nothing.
 type FrozenLinear struct {
 	Weight  *tensor.Tensor
 	Format  cuda.Format
+	Scale   *tensor.Tensor
 	Bias    *tensor.Tensor
 	LowRank *LowRank
 }
@@ -54,13 +57,24 @@ type FrozenLinear struct {
 // Forward takes x [rows, in] to y [rows, out], which may be given.
 func (l *FrozenLinear) Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor {
 	if y == nil {
-		y = p.Empty(x.DType(), x.Dim(0), l.Weight.Dim(0))
+		y = p.Empty(x.DType(), x.Dim(0), l.outputs())
 	}
-	p.Check(tensor.GemmQuant(x, l.Weight, nil, l.Bias, nil, y, cuda.ActivationNone, l.Format))
+	if l.Scale != nil {
+		p.Check(tensor.BitLinearNorm(x, nil, l.Weight, l.Scale, nil, y, 0))
+	} else {
+		p.Check(tensor.GemmQuant(x, l.Weight, nil, l.Bias, nil, y, cuda.ActivationNone, l.Format))
+	}
 	if l.LowRank != nil {
 		l.LowRank.add(p, x, y)
 	}
 	return y
+}
+
+func (l *FrozenLinear) outputs() int {
+	if l.Scale != nil {
+		return l.Scale.Dim(0)
+	}
+	return l.Weight.Dim(0)
 }
 
 // Backward is that of Linear; weight and bias have no gradients.
@@ -81,7 +95,11 @@ func (l *FrozenLinear) backward(p *Pass, dy, x, dx *tensor.Tensor, beta, old flo
 	if dx == nil {
 		dx = p.Like(x)
 	}
-	p.Check(tensor.GemmQuantBackward(dy, l.Weight, nil, dx, old, l.Format))
+	if l.Scale != nil {
+		p.Check(tensor.BitLinearBackward(dy, l.Weight, l.Scale, dx, old))
+	} else {
+		p.Check(tensor.GemmQuantBackward(dy, l.Weight, nil, dx, old, l.Format))
+	}
 	if l.LowRank != nil {
 		p.Check(tensor.GemmBeta(dinner, l.LowRank.A, dx, 1, 1, false, false))
 		p.Free(dinner)
@@ -89,14 +107,42 @@ func (l *FrozenLinear) backward(p *Pass, dy, x, dx *tensor.Tensor, beta, old flo
 	return dx
 }
 
-// Gated is a feed-forward network whose weights stay as they are stored: out = residual + Down (silu(Gate x) * (Up x)).
-// (Shazeer 2020, "GLU Variants", eq. 6)
-type Gated struct{ Gate, Up, Down *FrozenLinear }
+// NormedProjection is a product with a norm of its rows before it: that of a BitNet's projections back to the stream. The norm
+// is made again in the backward direction, where it takes little beside the product.
+type NormedProjection struct {
+	Norm *RMSNorm
+	Of   Projection
+}
+
+// Forward takes x [rows, in] to y [rows, out], or to the y that is given.
+func (n *NormedProjection) Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor {
+	normed := n.Norm.Forward(p, x)
+	y = n.Of.Forward(p, normed, y)
+	p.Free(normed)
+	return y
+}
+
+// Backward gives the gradient of x [rows, in] from dy [rows, out], into a dx that may be given.
+func (n *NormedProjection) Backward(p *Pass, dy, x, dx *tensor.Tensor, beta float32) *tensor.Tensor {
+	normed, rstd := n.Norm.ForwardKeeping(p, x)
+	dx = n.Of.Backward(p, dy, normed, dx, beta)
+	p.Free(normed)
+	return n.Norm.Backward(p, dx, x, rstd, nil)
+}
+
+// Gated is a feed-forward network whose weights stay as they are stored: out = residual + Down (silu(Gate x) * (Up x)), or with
+// max(Gate x, 0)^2 in place of the SiLU. (Shazeer 2020, "GLU Variants", eq. 6; Ma et al. 2025, "BitNet b1.58 2B4T Technical
+// Report", section 2)
+type Gated struct {
+	Gate, Up    *FrozenLinear
+	Down        Projection
+	SquaredReLU bool
+}
 
 func (g *Gated) inside(p *Pass, x *tensor.Tensor) *inside {
 	made := &inside{gate: g.Gate.Forward(p, x, nil), up: g.Up.Forward(p, x, nil)}
 	made.active = p.Like(made.gate)
-	p.Check(tensor.SwiGLU(made.gate, made.up, nil, made.active))
+	gated(p, g.SquaredReLU, made.gate, made.up, made.active)
 	return made
 }
 
@@ -106,7 +152,7 @@ func (g *Gated) outputs(p *Pass, active *tensor.Tensor) *tensor.Tensor {
 
 func (g *Gated) backward(p *Pass, dout, x *tensor.Tensor, inside *inside, beta float32) *tensor.Tensor {
 	dactive := g.Down.Backward(p, dout, inside.active, nil, beta)
-	p.Check(tensor.SwiGLUBackward(dactive, inside.gate, inside.up, nil, inside.gate, inside.up))
+	gatedBackward(p, g.SquaredReLU, dactive, inside.gate, inside.up)
 	p.Free(dactive)
 	dx := g.Gate.Backward(p, inside.gate, x, nil, beta)
 	g.Up.BackwardAdding(p, inside.up, x, dx, beta)

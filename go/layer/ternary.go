@@ -97,11 +97,7 @@ func (n *TernaryNetwork) inside(p *Pass, x *tensor.Tensor) *inside {
 	made := &inside{gateUp: n.GateUp.Forward(p, x, nil)}
 	gate, up := halves(p, made.gateUp)
 	made.active = p.Empty(x.DType(), x.Dim(0), gate.Dim(1))
-	if n.SquaredReLU {
-		p.Check(tensor.ReLU2Gate(gate, up, made.active))
-	} else {
-		p.Check(tensor.SwiGLU(gate, up, nil, made.active))
-	}
+	gated(p, n.SquaredReLU, gate, up, made.active)
 	return made
 }
 
@@ -113,13 +109,27 @@ func (n *TernaryNetwork) backward(p *Pass, dout, x *tensor.Tensor, kept *inside,
 	dactive := n.Down.Backward(p, dout, kept.active, nil, beta)
 	p.Free(kept.active)
 	gate, up := halves(p, kept.gateUp)
-	if n.SquaredReLU {
-		p.Check(tensor.ReLU2GateBackward(dactive, gate, up, gate, up))
-	} else {
-		p.Check(tensor.SwiGLUBackward(dactive, gate, up, nil, gate, up))
-	}
+	gatedBackward(p, n.SquaredReLU, dactive, gate, up)
 	p.Free(dactive)
 	dx := n.GateUp.Backward(p, kept.gateUp, x, nil, beta)
 	p.Free(kept.gateUp)
 	return dx
+}
+
+// gated makes gate and up one: silu(gate) * up, or max(gate, 0)^2 * up.
+func gated(p *Pass, squaredReLU bool, gate, up, active *tensor.Tensor) {
+	if squaredReLU {
+		p.Check(tensor.ReLU2Gate(gate, up, active))
+	} else {
+		p.Check(tensor.SwiGLU(gate, up, nil, active))
+	}
+}
+
+// gatedBackward puts the gradients of gate and up in their places.
+func gatedBackward(p *Pass, squaredReLU bool, dactive, gate, up *tensor.Tensor) {
+	if squaredReLU {
+		p.Check(tensor.ReLU2GateBackward(dactive, gate, up, gate, up))
+	} else {
+		p.Check(tensor.SwiGLUBackward(dactive, gate, up, nil, gate, up))
+	}
 }

@@ -73,6 +73,8 @@ func (l *Layout) FactorsOf() map[string][2]string {
 type FrozenWeights interface {
 	// Matrix copies a matrix to the device, u8 [rows, row bytes], and gives its format.
 	Matrix(ctx *cuda.Context, name string) (*tensor.Tensor, cuda.Format, error)
+	// Ternary packs a ternary matrix on the device, u8 [stored, row bytes], and gives the scale of each output, f32 [n].
+	Ternary(ctx *cuda.Context, name string) (data, scale *tensor.Tensor, err error)
 	// Vector copies the gain of a norm, or a bias, to the device, in f32; nil where there is none of that name.
 	Vector(ctx *cuda.Context, name string) (*tensor.Tensor, error)
 	// Rope are the tables of the rotary embedding.
@@ -139,7 +141,8 @@ func (m *MoETransformer) buildLowRank(weights FrozenWeights) (err error) {
 	if m.rope, err = weights.Rope(); err != nil {
 		return err
 	}
-	if m.frozen.unwanted, err = tensor.Zeros(m.ctx, cuda.F32, max(m.Config.HiddenSize, m.Config.HeadDim)); err != nil {
+	widest := max(m.Config.HiddenSize, m.Config.NumHeads*m.Config.HeadDim, m.Config.FFNSize)
+	if m.frozen.unwanted, err = tensor.Zeros(m.ctx, cuda.F32, widest); err != nil {
 		return err
 	}
 	m.frozen.tensors = append(m.frozen.tensors, m.frozen.unwanted)
@@ -183,6 +186,14 @@ func (v *frozenViewer) matrix(name string) (*tensor.Tensor, cuda.Format) {
 	return v.keep(made, err), format
 }
 
+func (v *frozenViewer) ternary(name string) (data, scale *tensor.Tensor) {
+	if v.err != nil {
+		return nil, nil
+	}
+	data, scale, err := v.weights.Ternary(v.model.ctx, name)
+	return v.keep(data, err), v.keep(scale, err)
+}
+
 func (v *frozenViewer) vector(name string) *tensor.Tensor {
 	if v.err != nil {
 		return nil
@@ -212,10 +223,13 @@ func (v *frozenViewer) factor(arena *Arena, name string) *tensor.Tensor {
 
 // linear is a projection, with its bias and its adapter where it has them.
 func (v *frozenViewer) linear(module string) *layer.FrozenLinear {
-	made := &layer.FrozenLinear{}
-	made.Weight, made.Format = v.matrix(module + ".weight")
-	made.Bias = v.vector(module + ".bias")
-	m := v.model
+	made, m := &layer.FrozenLinear{}, v.model
+	if m.Config.Ternary {
+		made.Weight, made.Scale = v.ternary(module + ".weight")
+	} else {
+		made.Weight, made.Format = v.matrix(module + ".weight")
+		made.Bias = v.vector(module + ".bias")
+	}
 	if slices.Contains(m.LowRank.Targets, lastPart(module)) {
 		made.LowRank = &layer.LowRank{
 			A: v.factor(m.Parameters, module+factorA), B: v.factor(m.Parameters, module+factorB),
@@ -224,6 +238,14 @@ func (v *frozenViewer) linear(module string) *layer.FrozenLinear {
 		}
 	}
 	return made
+}
+
+// back is a projection back to the stream, behind a norm where weights are ternary.
+func (v *frozenViewer) back(module, norm string) layer.Projection {
+	if !v.model.Config.Ternary {
+		return v.linear(module)
+	}
+	return &layer.NormedProjection{Norm: v.norm(norm + ".weight"), Of: v.linear(module)}
 }
 
 func (v *frozenViewer) block(at int) *layer.TransformerBlock {
@@ -242,11 +264,13 @@ func (v *frozenViewer) block(at int) *layer.TransformerBlock {
 		Name:      prefix,
 		InputNorm: v.norm(prefix + ".input_layernorm.weight"),
 		Attention: &layer.MQAttention{
-			Normed: heads, Output: v.linear(attention + "o_proj"), Rope: v.model.rope, Heads: config.NumHeads, KVHeads: config.NumKVHeads,
+			Normed: heads, Output: v.back(attention+"o_proj", attention+"attn_sub_norm"), Rope: v.model.rope,
+			Heads: config.NumHeads, KVHeads: config.NumKVHeads,
 		},
 		PostNorm: v.norm(prefix + ".post_attention_layernorm.weight"),
 		MoE: &layer.MoELayer{Network: &layer.Gated{
-			Gate: v.linear(dense + "gate_proj"), Up: v.linear(dense + "up_proj"), Down: v.linear(dense + "down_proj"),
+			Gate: v.linear(dense + "gate_proj"), Up: v.linear(dense + "up_proj"),
+			Down: v.back(dense+"down_proj", dense+"ffn_sub_norm"), SquaredReLU: config.SquaredReLU,
 		}},
 	}
 }

@@ -42,7 +42,7 @@ def named(model: torch.nn.Module, value: str) -> dict[str, np.ndarray]:
 
 
 def fused(name: str, arrays: Mapping[str, np.ndarray]) -> torch.Tensor:
-    """The other way, copied: what a parameter of transformers' Mixtral has of arrays under the names of a checkpoint."""
+    """The other way, copied: a parameter of transformers' Mixtral from arrays under a checkpoint's names."""
     base, _, part = name.replace(".mlp.", ".block_sparse_moe.").rpartition("experts.")
     if not base:
         return torch.from_numpy(arrays[part].copy())
@@ -106,7 +106,6 @@ class TorchTrainer:
             group["lr"] = rate
         self._optimizer.step()
         return loss
-
 
     def take(self, trainer: Trainer) -> None:
         """Goes on from what our trainer has: its weights, both moments and its step."""

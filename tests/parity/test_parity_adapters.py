@@ -15,6 +15,7 @@ from runs import Workshop
 from test_parity_runs import USAGE, WRONG_FILE, said
 
 from nncuda import Context
+from nncuda.convert.model import convert_model
 from nncuda.convert.quantize import quantize_model
 from nncuda.formats import write_shard
 from nncuda.models import MoEConfig, MoETransformer, StoredModel
@@ -23,10 +24,12 @@ CONFIG = {
     "vocab_size": 48, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "head_dim": 16,
     "num_experts": 0, "experts_per_token": 0, "ffn_size": 64, "context": 32, "extended_context": 32, "init_std": 0.2,
 }  # fmt: skip
-#: The parts of a model, and the format of its GGUF file; a folder without one.
+#: The parts of a model, and the format of its GGUF file, or the form that a BitNet is converted to; a folder without.
 BASES: dict[str, tuple[dict[str, object], str]] = {
     "Llama in q8_0": ({}, "q8_0"),
     "Qwen2": ({"qkv_bias": True, "tie_embeddings": True}, ""),
+    "BitNet, packed": ({"ternary": True, "squared_relu": True, "tie_embeddings": True}, "hf-packed"),
+    "BitNet in i2_s, with SiLU": ({"ternary": True, "hidden_size": 128, "num_heads": 8, "ffn_size": 128}, "i2_s"),
 }
 FLAGS = [
     "--steps", 4, "--save-every", 2, "--keep-checkpoints", 9, "--batch-size", 4, "--micro-batch-size", 2,
@@ -37,19 +40,22 @@ FLAGS = [
 MORE: dict[str, list[object]] = {
     "Qwen2": ["--lora-targets", "q_proj,v_proj,o_proj", "--activation-checkpointing", 1, "--document-mask", 3,
               "--moments", "f8"],
+    "BitNet in i2_s, with SiLU": ["--lora-targets", "q_proj,v_proj,up_proj", "--recompute-experts"],
 }  # fmt: skip
 
 
 def base(workshop: Workshop, name: str) -> Path:
     changes, format = BASES[name]
     folder = workshop.folder / "adapters" / name
-    path = folder / f"{format}.gguf" if format else folder / "model"
+    path = folder / "model" if not format else folder / format if format == "hf-packed" else folder / f"{format}.gguf"
 
     def make() -> None:
         folder.mkdir(parents=True)
         with Context() as ctx:
             MoETransformer(ctx, MoEConfig(**{**CONFIG, **changes}), seed=3).save(folder / "model")  # type: ignore[arg-type]
-            if format:
+            if "ternary" in changes:
+                convert_model(StoredModel.open(folder / "model"), path, format, ctx)
+            elif format:
                 quantize_model(StoredModel.open(folder / "model"), path, format, ctx)
 
     workshop.once(f"base-{name}", make)
@@ -84,14 +90,15 @@ def test_adapters(workshop: Workshop, language: languages.Language, name: str) -
 
 
 @pytest.mark.case("such a run, killed and taken up by the next language, and its adapter beside the model")
-def test_taken_up(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
-    name, run = "Llama in q8_0", tmp_path / "run"
+@pytest.mark.parametrize("name", ["Llama in q8_0", "BitNet, packed"])
+def test_taken_up(workshop: Workshop, language: languages.Language, name: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
     shutil.copytree(trained(workshop, language.name, name), run)
     shutil.rmtree(run / "checkpoints" / "step-00000004")
     following = languages.NAMES[(languages.NAMES.index(language.name) + 1) % len(languages.NAMES)]
     find(following).run("train", run, "--resume")
     assert not (difference := differences.of_runs(trained(workshop, "python", name, 2), run)), difference
-    shown = workshop.folder / "adapters" / "shown.json"
+    shown = workshop.folder / "adapters" / f"shown {name}.json"
     workshop.once(shown.name, lambda: shown.write_text(json.dumps(told(workshop, "python", name))))
     expected = json.loads(shown.read_text())
     found = expected if language.name == "python" else told(workshop, language.name, name)

@@ -203,6 +203,7 @@ ADAPTED = {
     "llama-f32": ("self_attn.q_proj", "self_attn.k_proj", "mlp.gate_proj"),
     "llama-q4_0.gguf": ("self_attn.q_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"),
     "mixtral-q8_0.gguf": ("self_attn.k_proj", "self_attn.v_proj"),
+    "bitnet+i2_s": ("self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj"),
 }
 
 
@@ -227,11 +228,13 @@ def test_adapters(workshop: Workshop, stored: str, name: str, tmp_path: Path) ->
     assert told[0] == told[1] != engine_scripts.run(asked, threads=2)
 
 
-@pytest.fixture(scope="module")
-def several(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+@pytest.fixture(scope="module", params=["llama-q4_0.gguf", "bitnet+i2_s"])
+def several(
+    request: pytest.FixtureRequest, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """A script of texts that begin alike, beyond a page, with different adapters and without; and what Python makes of
     it, where each has what it has alone in an engine with its adapter for all."""
-    place, stored = tmp_path_factory.mktemp("several"), model(workshop, "llama-q4_0.gguf")
+    place, stored = tmp_path_factory.mktemp("several"), model(workshop, request.param)
     config = StoredModel.open(stored).config
     chosen = {"all": ADAPTED["llama-f32"], "some": ADAPTED["llama-q4_0.gguf"], "wide": ("mlp.down_proj",)}
     for seed, (name, targets) in enumerate(chosen.items()):
@@ -246,9 +249,9 @@ def several(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> tup
     requests.append({"prompt": ids[:9], "max_new_tokens": 0, "prompt_logprobs": 0, "adapter": "wide"})
     asked = {"model": str(stored), "adapters": {name: str(place / name) for name in chosen}, "requests": requests}
     together = engine_scripts.run(asked, threads=2)
-    for request, found in zip(requests, together["requests"], strict=True):
-        one = {name: value for name, value in request.items() if name not in ("adapter", "joins")}
-        adapter = {"adapter": str(place / request["adapter"])} if "adapter" in request else {}
+    for said, found in zip(requests, together["requests"], strict=True):
+        one = {name: value for name, value in said.items() if name not in ("adapter", "joins")}
+        adapter = {"adapter": str(place / said["adapter"])} if "adapter" in said else {}
         (alone,) = engine_scripts.run({"model": str(stored), "requests": [one], **adapter}, threads=1)["requests"]
         assert {**found, "shared": 0} == alone
     assert together["requests"][3]["shared"] > 128 > together["requests"][1]["shared"]

@@ -12,16 +12,30 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from safetensors.numpy import load_file
-from small_models import BITNET, DENSE, QWEN2, TINY, llama_config, numbers, random_batch, random_model, stored_model
+from small_models import (
+    BITNET,
+    DENSE,
+    QWEN2,
+    TERNARY,
+    TINY,
+    llama_config,
+    numbers,
+    random_batch,
+    random_model,
+    stored_model,
+)
 from small_models import reference_config as reference_of
 from test_training_step import assert_as_good_as, micro_batches
 
 import nncuda
+from nncuda import kernels
 from nncuda.cli import main
 from nncuda.convert.merge import merge_adapter
+from nncuda.convert.model import convert_model
 from nncuda.convert.quantize import quantize_model
 from nncuda.formats import FormatError, write_shard
 from nncuda.infer.engine import Engine
+from nncuda.layers import FrozenTernary
 from nncuda.models import MoETransformer, StoredModel
 from nncuda.models.adapter import Adapter
 from nncuda.models.adapter_gguf import interleaved_order
@@ -31,6 +45,7 @@ from nncuda.models.low_rank import LowRankOptions, LowRankTransformer
 from nncuda.reference import layers as reference_layers
 from nncuda.reference import model as reference
 from nncuda.reference import quant
+from nncuda.reference.layers import Roundings
 from nncuda.train import FrozenOrigin, TrainConfig, Trainer, TrainingRun
 
 RANK, ALPHA = 3, 5.0
@@ -41,6 +56,8 @@ BASES: dict[str, tuple[dict[str, Any], str]] = {
     "q8_0, pairs side by side": ({"rope": Rope(layout="interleaved")}, "q8_0"),
     "q4_0, norms of heads": ({"qk_norm": "head"}, "q4_0"),
     "bf16, biases, a tied head": ({"qkv_bias": True, "tie_embeddings": True}, "bf16"),
+    "ternary, squared ReLU, a tied head": ({**BITNET, "tie_embeddings": True}, "bf16"),
+    "ternary, SiLU": ({**BITNET, "activation": "silu"}, "q8_0"),
 }
 
 
@@ -62,26 +79,54 @@ def in_order(model: LowRankTransformer, name: str, rows: np.ndarray) -> np.ndarr
     return rows.reshape(-1, len(order), rows.shape[1])[:, order].reshape(rows.shape)
 
 
+class Unrounded(Roundings):
+    """What the reference rounds of ternary weights is rounded here, in the product with them alone."""
+
+    def rows(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def weight(self, name: str, weight: np.ndarray) -> np.ndarray:
+        return weight
+
+
 @pytest.mark.parametrize("name", BASES)
 def test_gradients(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Those of A and B follow from that of the whole matrix, dW: scale B^T dW and scale dW A^T. Products with stored
     weights round what they take in as `gemm_quant` does, which the gradients do not see. As everywhere, the relative
     error may be twice the largest of the same formulas in f32; where a value near the midpoint of two codes is rounded
-    up in one and down in the other, choose another seed."""
+    up in one and down in the other, choose another seed. Of ternary weights both passes take the codes that the model
+    took; what A is multiplied with is not rounded."""
     changes, format = BASES[name]
     base = FrozenBase(stored_model(ctx, llama_config(**SMALL, **changes), format))
     model = begun(ctx, base)
     inputs, targets = random_batch(model.config, 4, 17)
     targets[0, :5] = -100
-    weights, factors = numbers(ctx, base.stored), model.parameters.arrays()
+    weights = numbers(ctx, base.stored)
+    factors = {key: array.copy() for key, array in model.parameters.arrays().items()}  # before they move
     if base.config.tie_embeddings:
         del weights["lm_head.weight"]
+    ternary = {key: matrix.codes() * np.float64(matrix.scale) for key, matrix in base.stored.matrices.items()}
+    weights |= ternary
     pairs, products = model.layout.matrices(), {}
+    taken: list[np.ndarray] = []
+    product = FrozenTernary._product
+
+    def watched(layer: FrozenTernary, x: nncuda.Tensor, y: nncuda.Tensor | None) -> nncuda.Tensor:
+        codes, scale = kernels.act_quant_i8(x)
+        taken.append(codes.numpy().astype(np.float64) * scale.numpy()[:, None])
+        return product(layer, x, y)
+
+    monkeypatch.setattr(FrozenTernary, "_product", watched)
+    options = TrainConfig(batch_size=4, micro_batch_size=3, sequence_length=17, lora_rank=RANK, lora_alpha=ALPHA)
+    result = Trainer(model, options).train_step(inputs, targets)
 
     def linear(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         name, scale = products[id(weight)], x.dtype.type(model.options.scale)
-        stored = base.stored.tensors[name]
-        y = quant.gemm_quant(x, in_order(model, name, stored.rows()), 1, 0, stored.code)["y"]
+        if name in ternary:
+            y = next(rows).astype(x.dtype) @ ternary[name].astype(x.dtype).T
+        else:
+            stored = base.stored.tensors[name]
+            y = quant.gemm_quant(x, in_order(model, name, stored.rows()), 1, 0, stored.code)["y"]
         if name in pairs:
             a, b = (factors[one].astype(x.dtype) for one in pairs[name])
             y = y + scale * ((x @ a.T) @ b.T)
@@ -92,7 +137,7 @@ def test_gradients(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch, name: s
     found: dict[Any, dict[str, np.ndarray]] = {}
     losses = {}
     for dtype in (np.float64, np.float32):
-        scale, whole = dtype(model.options.scale), {}
+        scale, whole, rows = dtype(model.options.scale), {}, iter(taken)
         for key, array in weights.items():
             whole[key] = in_order(model, key, array).astype(dtype)
             if key in pairs:
@@ -100,13 +145,12 @@ def test_gradients(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch, name: s
                 whole[key] = whole[key] + scale * (b @ a)
             products[id(whole[key])] = key
         batches = micro_batches(inputs, targets, 3)
-        losses[dtype], gradients = reference.loss_and_gradients(whole, reference_of(base.config), batches)
+        losses[dtype], gradients = reference.loss_and_gradients(whole, reference_of(base.config), batches, Unrounded())
+        assert next(rows, None) is None
         found[dtype] = {}
         for matrix, (a, b) in pairs.items():
             found[dtype][a] = scale * factors[b].astype(dtype).T @ gradients[matrix]
             found[dtype][b] = scale * gradients[matrix] @ factors[a].astype(dtype).T
-    options = TrainConfig(batch_size=4, micro_batch_size=3, sequence_length=17, lora_rank=RANK, lora_alpha=ALPHA)
-    result = Trainer(model, options).train_step(inputs, targets)
     assert model.gradients is not None
     assert_as_good_as(model.gradients.arrays(), found[np.float32], found[np.float64])
     assert result.loss == pytest.approx(losses[np.float64], rel=1e-5)  # some 40 roundings of 2^-24 deep
@@ -178,6 +222,38 @@ def test_a_gguf_file_is_a_base_and_the_engine_runs_the_adapter(ctx: nncuda.Conte
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * float(np.abs(theirs).max()))
 
 
+def test_a_bitnet_in_any_form_is_a_base(ctx: nncuda.Context, tmp_path: Path) -> None:
+    """Codes and scales are the same in each form, and so is what is trained beside them. The engine runs it: of one
+    token, whose attention adds nothing up, its logits are the model's but for the order in which the adapter's sums are
+    made, of 256 numbers at most; a change of a scale or of a code is a change of the base."""
+    config = dataclasses.replace(TERNARY, hidden_size=128, num_heads=4, head_dim=32, ffn_size=256, init_std=0.1)
+    random_model(ctx, config, seed=1).save(tmp_path / "masters")
+    found, hashes, options = [], set(), TrainConfig(sequence_length=9, lora_rank=RANK, lora_alpha=ALPHA)
+    for form in ("masters", "hf-packed", "packed", "i2_s"):
+        if form != "masters":
+            convert_model(StoredModel.open(tmp_path / "masters"), tmp_path / form, form, ctx)
+        base = FrozenBase(tmp_path / form)
+        assert base.config.ternary and base.config.squared_relu
+        model = begun(ctx, base)
+        Trainer(model, options).train_step(*random_batch(config, 1, 9))
+        found.append(model.parameters.data.numpy())
+        hashes.add(base.sha256)
+        np.testing.assert_array_equal(found[0], found[-1])
+        model.save(tmp_path / f"adapter-{form}")
+        adapter = Adapter.open(tmp_path / f"adapter-{form}", base.stored.config)
+        engine = Engine(base.stored, ctx, cache_format="f32", adapter=adapter)
+        ours, theirs = model.forward(np.array([[7]], np.int32)).numpy()[0], engine.logits([7])
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4 * float(np.abs(theirs).max()))
+    assert len(hashes) == 4
+    file = tmp_path / "hf-packed" / "config.json"  # which says whether scales multiply
+    text = file.read_text()
+    assert '"autobitlinear"' in text
+    file.write_text(text.replace('"autobitlinear"', '"bitlinear"'))
+    assert FrozenBase(tmp_path / "hf-packed").sha256 not in hashes
+    with pytest.raises(FormatError, match="has ternary weights, and with an adapter added they are not ternary; run"):
+        merge_adapter(base.stored, adapter, tmp_path / "merged", ctx)
+
+
 # Runs
 
 OPTIONS = {
@@ -198,8 +274,12 @@ OPTIONS = {
 
 
 @pytest.fixture
-def base(ctx: nncuda.Context, tmp_path: Path) -> Path:
-    random_model(ctx, DENSE, seed=3).save(tmp_path / "base")
+def base(request: pytest.FixtureRequest, ctx: nncuda.Context, tmp_path: Path) -> Path:
+    if getattr(request, "param", "Llama") == "Llama":
+        random_model(ctx, DENSE, seed=3).save(tmp_path / "base")
+    else:
+        random_model(ctx, TERNARY, seed=3).save(tmp_path / "masters")
+        convert_model(StoredModel.open(tmp_path / "masters"), tmp_path / "base", "hf-packed", ctx)
     return tmp_path / "base"
 
 
@@ -223,6 +303,7 @@ def nncuda_cli(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.parametrize("base", ["Llama", "BitNet"], indirect=True)
 def test_a_run_learns_goes_on_with_the_same_bits_and_is_verified(
     ctx: nncuda.Context, tmp_path: Path, base: Path, data: Path
 ) -> None:
@@ -261,7 +342,7 @@ def test_a_run_learns_goes_on_with_the_same_bits_and_is_verified(
                             tmp_path / "whole")  # fmt: skip
     assert code == 0 and len(said.split()) == 4, said
     code, said = nncuda_cli("merge", base, tmp_path / "whole", tmp_path / "merged")
-    assert code == 0, said
+    assert code == 0 or "has ternary weights" in said, said
     assert nncuda_cli("adapter", base, tmp_path / "whole", tmp_path / "a.gguf")[0] == 0
     code, said = nncuda_cli("generate", tmp_path / "whole", "--ids", "1", "--max-tokens", "1")
     assert code != 0 and "holds an adapter alone; give the model that it is of, and this as its adapter" in said, said
@@ -308,7 +389,11 @@ def test_options_are_refused(changes: dict[str, Any], problem: str) -> None:
     ("changes", "problem"),
     [
         ({"num_experts": 4, "experts_per_token": 2}, "num_experts is 4; adapters are trained beside models with 0"),
-        (BITNET, "ternary is True; adapters are trained beside models with False"),
+        ({**BITNET, "sub_norms": False}, "sub_norms is False; adapters are trained beside models with True"),
+        (
+            {"activation": "gelu_pytorch_tanh"},
+            "activation is 'gelu_pytorch_tanh'; adapters are trained beside models with 'silu'",
+        ),
         ({"rope": Rope(rotated=8)}, "rope.rotated is 8; adapters are trained beside models with 0"),
         ({"qk_norm": "whole"}, "qk_norm is 'whole'; adapters are trained beside models with 'none' or 'head'"),
         ({"logits_scaling": 2.0}, "logits_scaling is 2.0; adapters are trained beside models with 1.0"),

@@ -21,8 +21,8 @@ from nncuda.cli import main
 from nncuda.convert.model import convert_model
 from nncuda.device import Comm
 from nncuda.formats import SafetensorsFile, write_shard
-from nncuda.infer.ternary_weights import packed
 from nncuda.models import MoEConfig, MoETransformer, StoredModel, config_from_mixtral, config_to_mixtral
+from nncuda.models.packed import packed
 from nncuda.train import TrainConfig, Trainer, TrainingRun, read_metrics, resolve_checkpoint
 from nncuda.train.fit import ways_to_fit
 from nncuda.train.plan import Machine

@@ -80,6 +80,14 @@ func FromMaster(path string, stored formats.StoredTensor) *Matrix {
 	}
 }
 
+// Master gives master weights as a tensor, and whether the matrix has some.
+func (m *Matrix) Master() (formats.StoredTensor, bool) {
+	format, _ := formats.FormatNamed(m.Form)
+	return formats.StoredTensor{
+		Name: m.Name, Format: format, Shape: []int{m.Rows, m.Columns}, Data: m.Data, Pages: m.Pages,
+	}, m.IsMaster
+}
+
 // FromNumbers is codes that are stored as the numbers -1, 0 and 1, in f32, f16 or bf16.
 func FromNumbers(path string, stored formats.StoredTensor, scale float32) *Matrix {
 	return &Matrix{

@@ -185,7 +185,7 @@ func (e *Engine) build(p *layer.Pass, model *stored.Model, options Options) {
 		return
 	}
 	if config.Ternary {
-		e.layers = newTernaryLayers(p, &e.keep, config, e.Weights.ternary, rows)
+		e.layers = newTernaryLayers(p, &e.keep, config, e.Weights.ternary, rows, e.Weights.adapters.rank)
 	} else {
 		e.layers = newStoredLayers(p, &e.keep, config, e.Weights.layers, rows, e.Weights.adapters.rank)
 	}
@@ -443,7 +443,10 @@ func (e *Engine) decode(p *layer.Pass, in inputs, runs []rowRun) *tensor.Tensor 
 
 // forward runs all layers; the residual stream is in e.x then.
 func (e *Engine) forward(p *layer.Pass, in inputs, decode bool, runs []rowRun) {
-	if layers, ok := e.layers.(*storedLayers); ok {
+	switch layers := e.layers.(type) {
+	case *storedLayers:
+		layers.runs = runs
+	case *ternaryLayersOf:
 		layers.runs = runs
 	}
 	x, table := p.Narrow(e.x, 0, 0, in.ids.Dim(0)), e.Weights.embedding

@@ -131,9 +131,6 @@ func (a *adapters) of(matrix string) []*lowRank {
 func newLowRank(
 	p *layer.Pass, keep *store, adapter *stored.Adapter, config *stored.LlamaConfig, order []int,
 ) map[string]*lowRank {
-	if config.Ternary {
-		p.Check(wrongOption("adapter", "the model has ternary weights, beside which this engine runs no adapter"))
-	}
 	if config.Rope.Layout == stored.RopeInterleaved {
 		if config.Rope.Rotated > 0 {
 			p.Check(wrongOption("adapter", "a part of each head is rotated, in neighbouring pairs, where this engine runs no adapter"))

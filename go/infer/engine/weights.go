@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model/stored"
@@ -65,7 +66,7 @@ func newWeights(p *layer.Pass, keep *store, model *stored.Model, options Options
 	const table = "model.embed_tokens.weight"
 	w.embedding = read.table(p, table, config.TieEmbeddings)
 	if config.Ternary {
-		w.ternary = ternaryLayers(p, keep, model)
+		w.ternary = ternaryLayers(p, keep, model, w.adapters)
 		p.Check(p.Context().Trim()) // what was needed to pack them
 	} else {
 		for number := range config.NumLayers {
@@ -107,8 +108,8 @@ func (w *Weights) count() {
 		}
 	}
 	for _, layer := range w.ternary {
-		for _, matrix := range []ternaryWeight{layer.qkv, layer.o, layer.gateUp, layer.down} {
-			w.commonBytes += matrix.data.Bytes() + matrix.scale.Bytes()
+		for _, matrix := range slices.Concat(layer.qkv, layer.gateUp, []ternaryWeight{layer.o, layer.down}) {
+			w.commonBytes += matrix.bytes()
 		}
 	}
 }

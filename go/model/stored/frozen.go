@@ -2,14 +2,17 @@ package stored
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"math"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/formats/ternary"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
@@ -45,8 +48,9 @@ func OpenFrozenBase(path string) (*FrozenBase, error) {
 // Close releases the files. Closing twice is fine.
 func (b *FrozenBase) Close() error { return b.Model.Close() }
 
-// SHA256 is that of the tensors' stored bytes, one after the other in the order of LlamaConfig.Shapes, a tied head once. An
-// error where one in f32, f16 or bf16 is not finite.
+// SHA256 is that of the tensors' stored bytes, one after the other in the order of LlamaConfig.Shapes, a tied head once; those
+// of a ternary matrix are followed by its scale in f32, which of master weights they say themselves. An error where one in
+// f32, f16 or bf16 is not finite, or a ternary matrix is wrong.
 func (b *FrozenBase) SHA256() (string, error) {
 	if b.hash != "" {
 		return b.hash, nil
@@ -56,21 +60,44 @@ func (b *FrozenBase) SHA256() (string, error) {
 		if b.Config.TieEmbeddings && shape.Name == headName {
 			continue
 		}
-		for _, part := range b.Model.Parts(shape.Name) {
-			bytes, row := part.Bytes(), part.RowBytes()
-			step := max(1, frozenPiece/row) * row
-			for first := 0; first < len(bytes); first += step {
-				piece := bytes[first:min(first+step, len(bytes))]
-				digest.Write(piece)
-				if err := requireFinite(part, first/row, piece); err != nil {
-					return "", formats.Wrap(b.Model.Path, err)
+		parts := b.Model.Parts(shape.Name)
+		if matrix := b.Model.Matrices[shape.Name]; matrix != nil {
+			master, isMaster := matrix.Master()
+			if !isMaster {
+				_, scale, err := matrix.Codes()
+				if err != nil {
+					return "", err
 				}
-				part.Pages.Release(piece)
+				digest.Write(matrix.Data)
+				digest.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(scale)))
+				matrix.Pages.Release(matrix.Data)
+				continue
+			}
+			parts = []formats.StoredTensor{master}
+		}
+		for _, part := range parts {
+			if err := b.addTo(digest, part); err != nil {
+				return "", formats.Wrap(b.Model.Path, err)
 			}
 		}
 	}
 	b.hash = hex.EncodeToString(digest.Sum(nil))
 	return b.hash, nil
+}
+
+// addTo hashes the bytes of a tensor, a piece at a time.
+func (b *FrozenBase) addTo(digest hash.Hash, part formats.StoredTensor) error {
+	bytes, row := part.Bytes(), part.RowBytes()
+	step := max(1, frozenPiece/row) * row
+	for first := 0; first < len(bytes); first += step {
+		piece := bytes[first:min(first+step, len(bytes))]
+		digest.Write(piece)
+		if err := requireFinite(part, first/row, piece); err != nil {
+			return err
+		}
+		part.Pages.Release(piece)
+	}
+	return nil
 }
 
 // requireFinite refuses rows, from one on, of a format without blocks that are not finite.
@@ -125,6 +152,22 @@ func (b *FrozenBase) Matrix(ctx *cuda.Context, name string) (*tensor.Tensor, cud
 	}
 	part.Pages.Release(part.Data)
 	return made, cuda.Format(part.Format.Code), err
+}
+
+// Ternary packs a ternary matrix on the device, u8 [stored, row bytes], and gives the scale of each output, f32 [n]. Rows of
+// queries and keys are as they are stored: a BitNet has half-split pairs in files of every kind.
+func (b *FrozenBase) Ternary(ctx *cuda.Context, name string) (data, scale *tensor.Tensor, err error) {
+	matrix := b.Model.Matrices[name]
+	err = layer.Run(ctx, func(p *layer.Pass) {
+		stored, rowBytes := ternary.Tern2Shape(matrix.Rows, matrix.Columns)
+		data, scale = p.Empty(cuda.U8, stored, rowBytes), p.Empty(cuda.F32, matrix.Rows)
+		p.Check(tensor.Write(scale, PackTernary(p, []CodesToPack{DecodeToPack(matrix)}, data)))
+		data, scale = p.Keep(data), p.Keep(scale)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return data, scale, nil
 }
 
 // Vector copies the gain of a norm, or a bias, to the device, in f32; nil where there is none of that name.

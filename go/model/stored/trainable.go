@@ -33,11 +33,13 @@ func configBeside(config LlamaConfig) (model.Config, error) {
 	if config.NumExperts > 0 {
 		return model.Config{}, other("num_experts", fmt.Sprint(config.NumExperts), "0")
 	}
-	if err := checkLayers(config, []string{ScalingNone, ScalingLinear, ScalingNTK, ScalingLlama3}, other); err != nil {
+	scalings := []string{ScalingNone, ScalingLinear, ScalingNTK, ScalingLlama3}
+	if err := checkLayers(config, config.Ternary, scalings, other); err != nil {
 		return model.Config{}, err
 	}
 	made := sizesOf(config)
 	made.QKVBias = config.QKVBias && config.QKNorm == NoNorm
+	made.Ternary, made.SquaredReLU = config.Ternary, config.Activation == ReLU2
 	return made, made.Validate()
 }
 
@@ -45,7 +47,7 @@ func configBeside(config LlamaConfig) (model.Config, error) {
 // context is what all of its layers see. An error for one that has something besides, which names it.
 func configOfAll(config LlamaConfig) (model.Config, error) {
 	other := otherFor("all weights are trained of")
-	if err := checkLayers(config, []string{ScalingNone, ScalingNTK, ScalingLlama3}, other); err != nil {
+	if err := checkLayers(config, false, []string{ScalingNone, ScalingNTK, ScalingLlama3}, other); err != nil {
 		return model.Config{}, err
 	}
 	if config.OBias {
@@ -69,13 +71,18 @@ func configOfAll(config LlamaConfig) (model.Config, error) {
 }
 
 // checkLayers refuses what a layer may have that those which train have not, and other scalings of the rotary embedding.
-func checkLayers(config LlamaConfig, scalings []string, other otherPart) error {
+func checkLayers(config LlamaConfig, ternary bool, scalings []string, other otherPart) error {
+	gates := []string{SiLU}
+	if ternary {
+		gates = append(gates, ReLU2)
+	}
+	if !slices.Contains(gates, config.Activation) {
+		return other("activation", formats.Shown(config.Activation), "'"+strings.Join(gates, "' or '")+"'")
+	}
 	number := func(value float64) string { return formats.Shown(value) }
 	truth := func(value bool) string { return formats.Shown(value) }
 	for _, part := range []struct{ name, found, usual string }{
-		{"ternary", truth(config.Ternary), truth(false)},
-		{"activation", formats.Shown(config.Activation), formats.Shown(SiLU)},
-		{"sub_norms", truth(config.SubNorms), truth(false)},
+		{"ternary", truth(config.Ternary), truth(ternary)},
 		{"post_norms", truth(config.PostNorms), truth(false)},
 		{"norms_less_one", truth(config.NormsLessOne), truth(false)},
 		{"sinks", truth(config.Sinks), truth(false)},
@@ -88,6 +95,7 @@ func checkLayers(config LlamaConfig, scalings []string, other otherPart) error {
 		{"scores_cap", number(config.ScoresCap), number(0)},
 		{"logits_cap", number(config.LogitsCap), number(0)},
 		{"local_rope_base", number(config.LocalRopeBase), number(0)},
+		{"sub_norms", truth(config.SubNorms), truth(ternary)},
 	} {
 		if part.found != part.usual {
 			return other(part.name, part.found, part.usual)

@@ -37,13 +37,17 @@ def merge_adapter(
     """Writes `model`, a folder in f32, f16 or bf16, with `adapter` added to it as a Hugging Face folder that must not
     exist, in one step; each matrix keeps its dtype. `progress` is called with the number of elements done.
 
-    FormatError when the model is no such folder, or has the matrices that are adapted in a form of its own, or when a
-    sum is too large for its dtype.
+    FormatError when the model is no such folder, has ternary weights, or has the matrices that are adapted in a form of
+    its own, or when a sum is too large for its dtype.
     """
+    if model.config.ternary:
+        raise FormatError(
+            model.path,
+            "has ternary weights, and with an adapter added they are not ternary; run the model with the adapter "
+            "beside it, as its --adapter",
+        )
     if model.file is not None:
         raise FormatError(model.path, "is a GGUF file; an adapter is merged into a Hugging Face folder")
-    if model.config.ternary:
-        raise FormatError(model.path, "has ternary weights, to which nothing can be added")
     files = read_safetensors_folder(model.path)
     for name in adapter.factors:
         if name not in files:

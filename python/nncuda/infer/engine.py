@@ -144,7 +144,7 @@ class Engine:
         # Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates.
         self._layers: Any
         if config.ternary:
-            self._layers = TernaryLayers(ctx, config, rows)
+            self._layers = TernaryLayers(ctx, config, rows, self.adapters.rank)
         else:
             self._layers = StoredLayers(ctx, config, rows, self.divided, self.adapters.rank)
         self._x = ctx.empty((rows, config.hidden_size))

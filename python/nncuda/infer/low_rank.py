@@ -103,8 +103,6 @@ class Adapters:
 
 def _factors(ctx: Context, adapter: Adapter, config: LlamaConfig, order: Sequence[int] | None) -> Mapping[str, LowRank]:
     """An adapter's factors by the names of their matrices."""
-    if config.ternary:
-        raise ValueError("the model has ternary weights, beside which this engine runs no adapter")
     if config.rope.layout == "interleaved":
         if config.rope.rotated:
             raise ValueError("a part of each head is rotated, in neighbouring pairs, where this engine runs no adapter")

@@ -1,8 +1,8 @@
 """The weights of a model with ternary weights: packed as products read them, whatever form the files have.
 
-They are always copied: matrices that are multiplied with the same rows are one, packed again with a scale an output.
-One matrix at a time is packed, while a thread decodes the next, and the file's pages are given back after it, so that
-loading takes less memory than running.
+Matrices that are multiplied with the same rows are one, packed again with a scale an output, unless an adapter is
+beside one of them. One matrix at a time is packed, while a thread decodes the next, and the file's pages are given back
+after it, so that loading takes less memory than running.
 """
 
 from __future__ import annotations
@@ -15,29 +15,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .. import kernels
-from ..binding import exchange
 from ..device import Context, Tensor
-from ..errors import OutOfRangeError
-from ..formats.mapped import release
-from ..formats.ternary import TernaryMatrix, tern2_shape
+from ..models.packed import codes_to_pack, packed
 
 if TYPE_CHECKING:
     from ..models.stored import StoredModel
+    from .low_rank import Adapters, LowRank
 
-#: Rows that lie side by side in a packed matrix; matrices of whole such groups are packed on their own.
-_GROUP_ROWS = 16
-
-#: The matrices of a layer as they are read, one after the other, and how many of them follow each other in one.
-_READ = (*(f"self_attn.{name}" for name in "qkvo"), "mlp.gate", "mlp.up", "mlp.down")
-_STACKED = (3, 1, 2, 1)
+#: The matrices of a layer as they are read: those of each product together.
+_READ = (("self_attn.q", "self_attn.k", "self_attn.v"), ("self_attn.o",), ("mlp.gate", "mlp.up"), ("mlp.down",))
 
 
 class TernaryWeight(NamedTuple):
-    """A matrix from `kernels.ternary_pack`, u8 [stored, row_bytes], and the scale of each of its outputs, f32 [n]."""
+    """A matrix from `kernels.ternary_pack`, u8 [stored, row_bytes], the scale of each of its outputs, f32 [n], and what
+    each adapter adds to its product, by number; empty where none does."""
 
     data: Tensor
     scale: Tensor
+    low_rank: tuple[LowRank | None, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -46,24 +41,25 @@ class TernaryWeight(NamedTuple):
 
 @dataclass(frozen=True)
 class TernaryLayer:
-    """A block's weights. `qkv` and `gate_up` are several matrices, one below the other; the norms are f32, and those
-    before `o` and `down` None in a model that lacks them."""
+    """A block's weights. `qkv` and `gate_up` are one matrix, with those of these one below the other, or each by
+    itself, where one of them has an adapter; the norms are f32, and those before `o` and `down` None in a model that
+    lacks them."""
 
     input_norm: Tensor
-    qkv: TernaryWeight
+    qkv: tuple[TernaryWeight, ...]
     attention_norm: Tensor | None
     o: TernaryWeight
     post_norm: Tensor
-    gate_up: TernaryWeight
+    gate_up: tuple[TernaryWeight, ...]
     ffn_norm: Tensor | None
     down: TernaryWeight
 
     @property
     def matrices(self) -> list[TernaryWeight]:
-        return [self.qkv, self.o, self.gate_up, self.down]
+        return [*self.qkv, self.o, *self.gate_up, self.down]
 
 
-def ternary_layers(ctx: Context, model: StoredModel) -> Iterator[TernaryLayer]:
+def ternary_layers(ctx: Context, model: StoredModel, adapters: Adapters) -> Iterator[TernaryLayer]:
     """The layers of a model, one after the other. FormatError for a matrix whose bytes are wrong."""
 
     def vector(name: str) -> Tensor:
@@ -72,12 +68,16 @@ def ternary_layers(ctx: Context, model: StoredModel) -> Iterator[TernaryLayer]:
     def block(number: int) -> str:
         return f"model.layers.{number}"
 
-    layers = range(model.config.num_layers)
-    matrices = [model.ternary(f"{block(number)}.{name}_proj.weight") for number in layers for name in _READ]
+    layers = [
+        [_as_one([f"{block(number)}.{name}_proj.weight" for name in names], adapters) for names in _READ]
+        for number in range(model.config.num_layers)
+    ]
     with ThreadPoolExecutor(1) as beside:
-        weights = _packed(ctx, matrices, beside)
-        for number in layers:
-            qkv, o, gate_up, down = itertools.islice(weights, 4)
+        weights = _packed(
+            ctx, model, adapters, [one for layer in layers for product in layer for one in product], beside
+        )
+        for number, products in enumerate(layers):
+            qkv, (o,), gate_up, (down,) = (tuple(itertools.islice(weights, len(product))) for product in products)
             attention, ffn = f"{block(number)}.self_attn", f"{block(number)}.mlp"
             yield TernaryLayer(
                 input_norm=vector(f"{block(number)}.input_layernorm"),
@@ -91,82 +91,27 @@ def ternary_layers(ctx: Context, model: StoredModel) -> Iterator[TernaryLayer]:
             )
 
 
-def _packed(ctx: Context, matrices: Sequence[TernaryMatrix], beside: Executor) -> Iterator[TernaryWeight]:
-    """The weights of all layers; while one matrix is packed, the next is decoded."""
-    ahead = [beside.submit(_decoded, matrices[0])] if matrices else []
+def _as_one(names: list[str], adapters: Adapters) -> list[list[str]]:
+    """Which of the matrices that are multiplied with the same rows are packed as one: all, or none with another."""
+    return [[name] for name in names] if any(adapters.of(name) for name in names) else [names]
+
+
+def _packed(
+    ctx: Context, model: StoredModel, adapters: Adapters, groups: Sequence[list[str]], beside: Executor
+) -> Iterator[TernaryWeight]:
+    """The weights of all layers, each of the matrices of one group; while one matrix is packed, the next is decoded."""
+    matrices = [model.ternary(name) for names in groups for name in names]
+    ahead = [beside.submit(codes_to_pack, matrices[0])] if matrices else []
 
     def decoded(at: int) -> np.ndarray | None:
         codes = ahead.pop().result()
         if at + 1 < len(matrices):
-            ahead.append(beside.submit(_decoded, matrices[at + 1]))
+            ahead.append(beside.submit(codes_to_pack, matrices[at + 1]))
         return codes
 
     at = 0
-    while at < len(matrices):
-        for count in _STACKED:
-            yield packed(ctx, matrices[at : at + count], map(decoded, range(at, at + count)))
-            at += count
-
-
-def _decoded(matrix: TernaryMatrix) -> np.ndarray | None:
-    """A matrix's codes; None where a kernel makes them, or none are needed."""
-    return None if matrix.master is not None or matrix.form == "tern2" else matrix.codes()
-
-
-def packed(
-    ctx: Context, matrices: Sequence[TernaryMatrix], decoded: Iterator[np.ndarray | None] | None = None
-) -> TernaryWeight:
-    """Matrices of as many columns as one, the rows of the first on top; `decoded` are their codes in turn, if somebody
-    has them."""
-    decoded = map(_decoded, matrices) if decoded is None else decoded
-    heights, columns = [matrix.shape[0] for matrix in matrices], matrices[0].shape[1]
-    data = ctx.empty(tern2_shape((sum(heights), columns)), "u8")
-    scales = []
-    apart = all(height % _GROUP_ROWS == 0 for height in heights[:-1])
-    first = 0
-    for group in [[matrix] for matrix in matrices] if apart else [list(matrices)]:
-        rows = sum(matrix.shape[0] for matrix in group)
-        stored, row_bytes = tern2_shape((rows, columns))
-        place = data.narrow(0, first, stored)
-        first += stored
-        if group[0].form == "tern2" and len(group) == 1:
-            next(decoded)
-            place.copy_(group[0].tern2())
-            scales.append(group[0].scale)
-        else:
-            parts = [_codes(ctx, matrix, next(decoded)) for matrix in group]
-            scales += [scale for _, scale in parts]
-            codes = parts[0][0] if len(parts) == 1 else _stacked(ctx, [part for part, _ in parts])
-            kernels.ternary_pack(codes, stored=stored, row_bytes=row_bytes, w=place)
-        for matrix in group:
-            release(matrix.data)  # so that the file's pages do not count besides the copy
-    return TernaryWeight(data, ctx.tensor(np.repeat(np.array(scales, np.float32), heights)))
-
-
-def _stacked(ctx: Context, parts: Sequence[Tensor]) -> Tensor:
-    whole = ctx.empty((sum(len(part) for part in parts), parts[0].shape[1]), "i8")
-    at = 0
-    for part in parts:
-        whole.narrow(0, at, len(part)).copy_(part)
-        at += len(part)
-    return whole
-
-
-def _codes(ctx: Context, matrix: TernaryMatrix, decoded: np.ndarray | None) -> tuple[Tensor, float]:
-    """A matrix's codes on the device, i8 [n, k], and its scale."""
-    master = matrix.master
-    if master is None:
-        codes = matrix.codes() if decoded is None else decoded
-        return _given(ctx, codes), matrix.scale
-    if master.ctypes.data % master.itemsize:  # files put tensors anywhere
-        master = master.copy()
-    try:
-        codes, scale = kernels.ternary_quantize(_given(ctx, master))
-        return codes, float(scale)
-    except OutOfRangeError:
-        raise matrix.wrong("has values that are not finite; they have no mean") from None
-
-
-def _given(ctx: Context, array: np.ndarray) -> Tensor:
-    """An array for a kernel: in place on a CPU."""
-    return ctx.from_numpy(array) if ctx.device_type == exchange.CPU else ctx.tensor(array)
+    for names in groups:
+        end = at + len(names)
+        weight = packed(ctx, matrices[at:end], map(decoded, range(at, end)))
+        yield TernaryWeight(*weight, adapters.of(names[0]) if len(names) == 1 else ())
+        at = end

@@ -113,7 +113,7 @@ class Weights:
         self.embedding = read.table(table, tied)
         self.layers: list[Layer] | list[TernaryLayer]
         if model.config.ternary:
-            self.layers = list(ternary_layers(ctx, model))
+            self.layers = list(ternary_layers(ctx, model, self.adapters))
             ctx.trim()  # what was needed to pack them
         else:
             self.layers = [self._layer(read, number) for number in range(model.config.num_layers)]

@@ -21,7 +21,7 @@ from .linear import FrozenLinear, Linear, LowRank
 from .moe import ExpertUse, MoELayer, Router
 from .norm import RMSNorm
 from .rope import RopeTables
-from .ternary import TernaryLayer, TernaryLinear
+from .ternary import FrozenTernary, NormedLinear, TernaryLayer, TernaryLinear
 
 __all__ = [
     "AllRows",
@@ -36,6 +36,7 @@ __all__ = [
     "Fp8Products",
     "FrozenEmbedding",
     "FrozenLinear",
+    "FrozenTernary",
     "GatedLayer",
     "HeadNorms",
     "Heads",
@@ -43,6 +44,7 @@ __all__ = [
     "Linear",
     "LowRank",
     "MoELayer",
+    "NormedLinear",
     "ParallelMoELayer",
     "RMSNorm",
     "RopeTables",

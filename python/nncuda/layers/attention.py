@@ -13,7 +13,7 @@ from .kept import Kept
 from .linear import FrozenLinear, Linear
 from .norm import RMSNorm
 from .rope import RopeTables
-from .ternary import TernaryLinear
+from .ternary import NormedLinear, TernaryLinear
 
 
 class KVCache:
@@ -169,7 +169,7 @@ class Attention:
     def __init__(
         self,
         qkv: Linear | TernaryLinear | Heads,
-        output: Linear | FrozenLinear | TernaryLinear,
+        output: Linear | FrozenLinear | NormedLinear | TernaryLinear,
         rope: RopeTables,
         num_heads: int,
         num_kv_heads: int,

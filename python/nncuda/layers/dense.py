@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .. import kernels
@@ -11,6 +13,13 @@ from .kept import Kept
 
 #: Gate and up, together or each by itself, and what W2 takes in; None when `backward` is to find them again.
 DenseKept = Kept[tuple[tuple[Tensor, ...] | None]]
+
+
+def gates(squared_relu: bool) -> tuple[Callable[..., Tensor], Callable[..., object]]:
+    """What makes gate and up one, and its backward: silu(gate) * up, or max(gate, 0)^2 * up."""
+    if squared_relu:
+        return kernels.relu2_gate, kernels.relu2_gate_backward
+    return kernels.swiglu, kernels.swiglu_backward
 
 
 class AllRows:

@@ -83,8 +83,7 @@ class FrozenLinear:
 
     def forward(self, x: Tensor, y: Tensor | None = None, dtype: str | None = None) -> Tensor:
         """x [rows, in] to y [rows, out], which may be given."""
-        y = x.ctx.empty((x.shape[0], self.weight.shape[0]), x.dtype) if y is None else y
-        kernels.gemm_quant(x, self.weight, None, self.bias, format=self.format, y=y)
+        y = self._product(x, y)
         if self.low_rank is not None:
             self.low_rank.add(x, y)
         return y
@@ -93,7 +92,16 @@ class FrozenLinear:
         """As `Linear.backward`; the weight and the bias have no gradients."""
         dinner = None if self.low_rank is None else self.low_rank.backward(dy, x, beta)
         dx = x.ctx.empty(x.shape, x.dtype) if dx is None else dx
-        kernels.gemm_quant_backward(dy, self.weight, None, dx, format=self.format, beta=1.0 if add else 0.0)
+        self._product_backward(dy, dx, 1.0 if add else 0.0)
         if self.low_rank is not None and dinner is not None:
             kernels.gemm_beta(dinner, self.low_rank.a, dx, beta=1.0)
         return dx
+
+    # What another kind of weights has of its own: these two.
+    def _product(self, x: Tensor, y: Tensor | None) -> Tensor:
+        y = x.ctx.empty((x.shape[0], self.weight.shape[0]), x.dtype) if y is None else y
+        return kernels.gemm_quant(x, self.weight, None, self.bias, format=self.format, y=y)
+
+    def _product_backward(self, dy: Tensor, dx: Tensor, beta: float) -> None:
+        """dx = dy W + beta dx."""
+        kernels.gemm_quant_backward(dy, self.weight, None, dx, format=self.format, beta=beta)

@@ -1,4 +1,5 @@
-"""Layers whose weights are -1, 0 and 1 times a number, made anew from their master weights whenever they are used.
+"""Layers whose weights are -1, 0 and 1 times a number: made anew from their master weights whenever they are used, or
+as they are, with an adapter beside them.
 
 Activations are rounded to 8 bits row by row. Both roundings count as the identity in the backward direction: the
 gradient of a product goes to the master weights as if it had taken them, with the rows and weights that it did take.
@@ -13,8 +14,9 @@ from collections.abc import Sequence
 from .. import kernels
 from ..device import Tensor
 from ..formats.ternary import tern2_shape
-from .dense import DenseKept, DenseLayer
+from .dense import DenseKept, DenseLayer, gates
 from .expert_products import halves
+from .linear import FrozenLinear, LowRank
 from .norm import RMSNorm
 
 
@@ -66,6 +68,40 @@ class TernaryLinear:
         return packed, kernels.embedding(scales, owner).view(rows)
 
 
+class FrozenTernary(FrozenLinear):
+    """A `FrozenLinear` of weights that are ternary, packed u8 [stored, row_bytes] with a scale an output, f32 [out].
+    What the adapter adds is of x as it is, before it is rounded for the other product."""
+
+    def __init__(self, weight: Tensor, scale: Tensor, low_rank: LowRank | None = None):
+        self.weight = weight
+        self.scale = scale
+        self.low_rank = low_rank
+
+    def _product(self, x: Tensor, y: Tensor | None) -> Tensor:
+        return kernels.bitlinear_norm(x, None, self.weight, self.scale, y=y)
+
+    def _product_backward(self, dy: Tensor, dx: Tensor, beta: float) -> None:
+        kernels.bitlinear_backward(dy, self.weight, self.scale, dx, beta=beta)
+
+
+class NormedLinear:
+    """A product with a norm of its rows before it: that of a BitNet's projections back to the stream. The norm is made
+    again in the backward direction, where it takes little beside the product."""
+
+    def __init__(self, norm: RMSNorm, product: FrozenLinear):
+        self.norm = norm
+        self.product = product
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [rows, in] to y [rows, out]."""
+        return self.product.forward(self.norm.forward(x))
+
+    def backward(self, dy: Tensor, x: Tensor, beta: float = 1.0) -> Tensor:
+        """Gradient of x [rows, in] from dy [rows, out]; `beta` as of `FrozenLinear.backward`."""
+        normed, rstd = self.norm.forward_keeping(x)
+        return self.norm.backward(self.product.backward(dy, normed, beta=beta), x, rstd)
+
+
 class TernaryLayer(DenseLayer):
     """out = residual + W2 norm(max(W1 x, 0)^2 * (W3 x)), or silu(W1 x) in place of the squared ReLU.
 
@@ -77,8 +113,7 @@ class TernaryLayer(DenseLayer):
         self.gate_up = gate_up
         self.down = down
         self.recompute = False
-        self._gate = kernels.relu2_gate if squared_relu else kernels.swiglu
-        self._gate_backward = kernels.relu2_gate_backward if squared_relu else kernels.swiglu_backward
+        self._gate, self._gate_backward = gates(squared_relu)
 
     def _outputs(self, active: Tensor) -> Tensor:
         return self.down.forward(active)

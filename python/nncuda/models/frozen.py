@@ -1,8 +1,8 @@
 """A stored model as the base of an adapter that is trained: its weights stay as they are stored.
 
-Any stored model will do whose layers are those that train: a dense Llama, Qwen2 or Qwen3, or what computes as they do,
-from a folder or a GGUF file, in every format. Heads of queries and keys whose pairs lie side by side, as in GGUF files
-of Llamas, are read with half-split pairs, the order of folders, in which adapters are saved.
+Any stored model will do whose layers are those that train: a dense Llama, Qwen2, Qwen3 or BitNet, or what computes as
+they do, from a folder or a GGUF file, in every format. Heads of queries and keys whose pairs lie side by side, as in
+GGUF files of Llamas, are read with half-split pairs, the order of folders, in which adapters are saved.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..formats.block_formats import FORMATS, StoredTensor
 from ..formats.errors import FormatError, told_of
 from ..formats.mapped import release
 from ..layers import RopeTables
+from .packed import PackedTernary, packed
 from .stored import StoredModel
 from .trainable import config_beside, half_split
 
@@ -40,18 +41,29 @@ class FrozenBase:
     @functools.cached_property
     def sha256(self) -> str:
         """SHA-256 of the tensors' stored bytes, one after the other in the order of `LlamaConfig.shapes`, a tied head
-        once. FormatError where one in f32, f16 or bf16 is not finite."""
+        once; those of a ternary matrix are followed by its scale in f32, which of master weights they say themselves.
+        FormatError where one in f32, f16 or bf16 is not finite, or a ternary matrix is wrong."""
         digest = hashlib.sha256()
         for name in self._names():
-            tensor = self.stored.tensors[name]
-            rows = tensor.bytes().reshape(-1, tensor.row_bytes)
-            step = max(1, _PIECE // tensor.row_bytes)
-            for first in range(0, len(rows), step):
-                piece = np.ascontiguousarray(rows[first : first + step])
-                digest.update(piece)
-                self._check_finite(tensor, first, piece)
-                release(rows[first : first + step])
+            matrix = self.stored.matrices.get(name)
+            if matrix is None:
+                self._add(digest, self.stored.tensors[name])
+            elif matrix.master is not None:
+                self._add(digest, StoredTensor(matrix.name, matrix.form, matrix.shape, matrix.data))
+            else:
+                digest.update(matrix.data)
+                digest.update(np.array(matrix.scale, "<f4").tobytes())  # which looks at all codes
+                release(matrix.data)
         return digest.hexdigest()
+
+    def _add(self, digest: hashlib._Hash, tensor: StoredTensor) -> None:
+        rows = tensor.bytes().reshape(-1, tensor.row_bytes)
+        step = max(1, _PIECE // tensor.row_bytes)
+        for first in range(0, len(rows), step):
+            piece = np.ascontiguousarray(rows[first : first + step])
+            digest.update(piece)
+            self._check_finite(tensor, first, piece)
+            release(rows[first : first + step])
 
     def record(self) -> dict[str, object]:
         """What is kept of it beside an adapter: where it lies, and the hash of its weights."""
@@ -69,6 +81,11 @@ class FrozenBase:
         copied = ctx.tensor(np.ascontiguousarray(rows))
         release(stored.data)
         return copied, stored.code
+
+    def ternary(self, ctx: Context, name: str) -> PackedTernary:
+        """A ternary matrix, packed on the device. FormatError when its bytes are wrong."""
+        assert self.stored.config.rope.layout == "half"  # in every BitNet, so that no rows have another order
+        return packed(ctx, [self.stored.ternary(name)])
 
     def vector(self, ctx: Context, name: str) -> Tensor:
         """A norm's gain or a bias, in f32."""

@@ -31,10 +31,12 @@ from ..layers import (
     Attention,
     FrozenEmbedding,
     FrozenLinear,
+    FrozenTernary,
     GatedLayer,
     HeadNorms,
     Heads,
     LowRank,
+    NormedLinear,
     RMSNorm,
     TransformerBlock,
 )
@@ -112,7 +114,8 @@ class LowRankTransformer(Transformer):
         self.rope = base.rope(ctx)
         self._rows = AllRows(ctx)
         # Kernels of norms add to the gradient of the gain, which nobody wants of these.
-        self._unwanted = ctx.zeros(max(self.config.hidden_size, self.config.head_dim))
+        config = self.config
+        self._unwanted = ctx.zeros(max(config.hidden_size, config.num_heads * config.head_dim, config.ffn_size))
         table = "model.embed_tokens.weight"
         embedding = base.matrix(ctx, table)
         head = embedding if self.config.tie_embeddings else base.matrix(ctx, "lm_head.weight")
@@ -161,14 +164,21 @@ class LowRankTransformer(Transformer):
         if config.qk_norm:
             norms = self._norm(f"{attention}.q_norm.weight"), self._norm(f"{attention}.k_norm.weight")
             heads = HeadNorms(heads.products, norms, config.head_dim)
-        output = self._linear(f"{attention}.o_proj")
+        output = self._back(f"{attention}.o_proj", f"{attention}.attn_sub_norm")
+        gate, up = (self._linear(f"{dense}.{name}_proj") for name in ("gate", "up"))
+        down = self._back(f"{dense}.down_proj", f"{dense}.ffn_sub_norm")
         return TransformerBlock(
             prefix,
             self._norm(f"{prefix}.input_layernorm.weight"),
             Attention(heads, output, self.rope, config.num_heads, config.num_kv_heads),
             self._norm(f"{prefix}.post_attention_layernorm.weight"),
-            GatedLayer(*(self._linear(f"{dense}.{name}_proj") for name in ("gate", "up", "down"))),
+            GatedLayer(gate, up, down, config.squared_relu),
         )
+
+    def _back(self, module: str, norm: str) -> FrozenLinear | NormedLinear:
+        """A projection back to the stream, behind a norm where weights are ternary."""
+        product = self._linear(module)
+        return NormedLinear(self._norm(f"{norm}.weight"), product) if self.config.ternary else product
 
     def _norm(self, name: str) -> RMSNorm:
         gain = self.base.vector(self.ctx, name)
@@ -176,14 +186,16 @@ class LowRankTransformer(Transformer):
 
     def _linear(self, module: str) -> FrozenLinear:
         """A projection, with its bias and its adapter where it has them."""
-        weight, format = self.base.matrix(self.ctx, f"{module}.weight")
-        bias = self.base.vector(self.ctx, f"{module}.bias") if self.base.has(f"{module}.bias") else None
         low_rank = None
         if module.rpartition(".")[2] in self.options.targets:
             names = f"{module}.lora_A.weight", f"{module}.lora_B.weight"
             assert self.gradients is not None  # since __init__
             factors, gradients = ([arena[name] for name in names] for arena in (self._parameters, self.gradients))
             low_rank = LowRank(*factors, self.options.scale, *gradients)
+        if self.config.ternary:
+            return FrozenTernary(*self.base.ternary(self.ctx, f"{module}.weight"), low_rank)
+        weight, format = self.base.matrix(self.ctx, f"{module}.weight")
+        bias = self.base.vector(self.ctx, f"{module}.bias") if self.base.has(f"{module}.bias") else None
         return FrozenLinear(weight, format, bias, low_rank)
 
 

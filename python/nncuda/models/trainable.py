@@ -21,9 +21,6 @@ _ROTATED = (".q_proj.weight", ".k_proj.weight", ".q_proj.bias", ".k_proj.bias", 
 
 #: What a layer may have that those which train have not, and what it then is.
 _PLAIN: dict[str, object] = {
-    "ternary": False,
-    "activation": "silu",
-    "sub_norms": False,
     "post_norms": False,
     "norms_less_one": False,
     "sinks": False,
@@ -54,7 +51,7 @@ def config_beside(config: LlamaConfig) -> MoEConfig:
 
     if config.num_experts:
         raise other("num_experts", config.num_experts, "0")
-    _check_layers(config, other)
+    _check_layers(config, config.ternary, other)
     _check_rope(config, ("none", "linear", "ntk", "llama3"), other)
     context = _seen_by_all(config)
     return MoEConfig(
@@ -63,6 +60,8 @@ def config_beside(config: LlamaConfig) -> MoEConfig:
         extended_context=context,
         ntk_alpha=1.0,
         qkv_bias=config.qkv_bias and config.qk_norm == "none",
+        ternary=config.ternary,
+        squared_relu=config.activation == "relu2",
     )
 
 
@@ -73,7 +72,7 @@ def config_of_all(config: LlamaConfig) -> MoEConfig:
     def other(name: str, value: object, usual: str) -> ValueError:
         return ValueError(f"{name} is {shown(value)}; all weights are trained of models with {usual}")
 
-    _check_layers(config, other)
+    _check_layers(config, False, other)
     _check_rope(config, ("none", "ntk", "llama3"), other)
     if config.o_bias:
         raise other("o_bias", True, "False")
@@ -97,8 +96,11 @@ def half_split(config: LlamaConfig, name: str, rows: np.ndarray) -> np.ndarray:
     return rows.reshape(-1, len(order), *rows.shape[1:])[:, order].reshape(rows.shape)
 
 
-def _check_layers(config: LlamaConfig, other: _Other) -> None:
-    for name, usual in _PLAIN.items():
+def _check_layers(config: LlamaConfig, ternary: bool, other: _Other) -> None:
+    gates = ("silu", "relu2") if ternary else ("silu",)
+    if config.activation not in gates:
+        raise other("activation", config.activation, " or ".join(map(repr, gates)))
+    for name, usual in {"ternary": ternary, **_PLAIN, "sub_norms": ternary}.items():
         if getattr(config, name) != usual:
             raise other(name, getattr(config, name), f"{usual!r}")
     if config.qk_norm == "whole":

@@ -182,10 +182,11 @@ impl Engine {
             context,
         };
         let cache = PagedCache::new(ctx, sizes, options.cache_format)?;
+        let rank = weights.adapters.rank();
         let layers = if config.ternary {
-            LayerCalls::Ternary(Box::new(TernaryLayers::new(ctx, &config, rows)?))
+            LayerCalls::Ternary(Box::new(TernaryLayers::new(ctx, &config, rows, rank)?))
         } else {
-            LayerCalls::Stored(Box::new(StoredLayers::new(ctx, &config, rows, weights.adapters.rank())?))
+            LayerCalls::Stored(Box::new(StoredLayers::new(ctx, &config, rows, rank)?))
         };
         let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
         let (hidden, vocab) = (config.hidden_size, config.vocab_size);
@@ -512,8 +513,9 @@ impl Engine {
 
     /// Runs all layers; the residual stream is in `x` then.
     fn forward(&mut self, inputs: &Inputs, decode: bool, runs: &[Run]) -> Result<()> {
-        if let LayerCalls::Stored(calls) = &mut self.layers {
-            calls.runs = runs.to_vec();
+        match &mut self.layers {
+            LayerCalls::Stored(calls) => calls.runs = runs.to_vec(),
+            LayerCalls::Ternary(calls) => calls.runs = runs.to_vec(),
         }
         let x = self.x.narrow(0, 0, inputs.ids.shape()[0])?;
         let table = &self.weights.embedding;

@@ -140,9 +140,6 @@ fn factors(
     config: &LlamaConfig,
     order: Option<&[usize]>,
 ) -> Result<HashMap<String, LowRank>> {
-    if config.ternary {
-        return Err(Error::value("the model has ternary weights, beside which this engine runs no adapter"));
-    }
     let interleaved = config.rope.layout == RopeLayout::Interleaved;
     if interleaved && config.rope.rotated > 0 {
         let problem = "a part of each head is rotated, in neighbouring pairs, where this engine runs no adapter";

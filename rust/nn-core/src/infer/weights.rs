@@ -135,7 +135,7 @@ impl Weights {
         let (tied, table) = (config.tie_embeddings, "model.embed_tokens.weight");
         let embedding = read.table(table, tied)?;
         let layers = if config.ternary {
-            let layers = Layers::Ternary(ternary_layers(ctx, model)?);
+            let layers = Layers::Ternary(ternary_layers(ctx, model, &adapters)?);
             ctx.trim()?; // what was needed to pack them
             layers
         } else {

@@ -17,8 +17,16 @@ pub struct Linear {
 /// Of a weight that stays as it is stored.
 #[derive(Debug)]
 struct Stored {
-    format: Format,
+    form: Form,
     low_rank: Option<LowRank>,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// Rows in a format.
+    Rows(Format),
+    /// Packed ternary weights with a scale an output, f32 `[out]`.
+    Ternary(Tensor),
 }
 
 impl Linear {
@@ -40,7 +48,14 @@ impl Linear {
     /// Gradients Through Stochastic Neurons", section 4)
     pub fn stored(weight: Tensor, format: Format, bias: Option<Tensor>, low_rank: Option<LowRank>) -> Self {
         let bias = bias.map(|bias| Weight::new(bias, None));
-        Self { weight: Weight::new(weight, None), bias, stored: Some(Stored { format, low_rank }) }
+        Self { weight: Weight::new(weight, None), bias, stored: Some(Stored { form: Form::Rows(format), low_rank }) }
+    }
+
+    /// The same over ternary weights, packed u8 `[stored, row_bytes]` with a scale an output, f32 `[out]`. What the adapter adds is
+    /// of x as it is, before it is rounded for the other product.
+    pub fn ternary(weight: Tensor, scale: Tensor, low_rank: Option<LowRank>) -> Self {
+        let stored = Some(Stored { form: Form::Ternary(scale), low_rank });
+        Self { weight: Weight::new(weight, None), bias: None, stored }
     }
 
     /// x `[rows, in]` to y `[rows, out]` of the same dtype.
@@ -62,9 +77,12 @@ impl Linear {
 
     /// As `forward`, into a y that is given, of x's dtype or, without a bias, f32.
     pub fn forward_into(&self, x: &Tensor, y: &Tensor) -> Result<()> {
-        if let Some(Stored { format, low_rank }) = &self.stored {
-            let bias = self.bias.as_ref().map(|bias| &bias.value);
-            kernels::gemm_quant(x, &self.weight.value, None, bias, None, y, Activation::None, *format)?;
+        if let Some(Stored { form, low_rank }) = &self.stored {
+            let (weight, bias) = (&self.weight.value, self.bias.as_ref().map(|bias| &bias.value));
+            match form {
+                Form::Rows(format) => kernels::gemm_quant(x, weight, None, bias, None, y, Activation::None, *format)?,
+                Form::Ternary(scale) => kernels::bitlinear_norm(x, None, weight, scale, None, y, 0.0)?,
+            }
             return low_rank.as_ref().map_or(Ok(()), |low_rank| low_rank.add(x, y));
         }
         if let Some(bias) = &self.bias {
@@ -102,14 +120,17 @@ impl Linear {
     /// Of a weight that stays: `beta` times what is there of the adapter's gradients, and so many times what dx has.
     fn backward_stored(
         &self,
-        Stored { format, low_rank }: &Stored,
+        Stored { form, low_rank }: &Stored,
         dy: &Tensor,
         x: &Tensor,
         dx: &Tensor,
         [beta, old]: [f32; 2],
     ) -> Result<()> {
         let added = low_rank.as_ref().map(|of| Ok::<_, crate::Error>((of, of.backward(dy, x, beta)?))).transpose()?;
-        kernels::gemm_quant_backward(dy, &self.weight.value, None, dx, old, *format)?;
+        match form {
+            Form::Rows(format) => kernels::gemm_quant_backward(dy, &self.weight.value, None, dx, old, *format)?,
+            Form::Ternary(scale) => kernels::bitlinear_backward(dy, &self.weight.value, scale, dx, old)?,
+        }
         if let Some((low_rank, dinner)) = added {
             kernels::gemm_beta(&dinner, &low_rank.a.value, dx, 1.0, 1.0, false, false)?;
         }
@@ -123,6 +144,9 @@ impl Linear {
 
     /// Outputs.
     pub fn outputs(&self) -> Result<usize> {
+        if let Some(Stored { form: Form::Ternary(scale), .. }) = &self.stored {
+            return Ok(scale.len());
+        }
         let [outputs, _] = sizes("the weight", &self.weight.value)?;
         Ok(outputs)
     }

@@ -25,6 +25,9 @@ pub enum Product {
     Plain(Linear),
     /// Made of -1, 0 and 1.
     Ternary(TernaryLinear),
+    /// As it is stored, of rows that are normed: a BitNet's projections back to the stream. The norm is made again in the backward
+    /// direction, where it takes little beside the product.
+    Normed(RMSNorm, Linear),
 }
 
 impl Product {
@@ -33,6 +36,7 @@ impl Product {
         match self {
             Self::Plain(product) => product.forward(x),
             Self::Ternary(product) => product.forward(x),
+            Self::Normed(norm, product) => product.forward(&norm.forward(x)?),
         }
     }
 
@@ -41,6 +45,11 @@ impl Product {
         match self {
             Self::Plain(product) => product.backward(dy, x, dx, beta),
             Self::Ternary(product) => product.backward(dy, x, dx, beta),
+            Self::Normed(norm, product) => {
+                let (normed, rstd) = norm.forward_keeping(x)?;
+                product.backward(dy, &normed, dx, beta)?;
+                norm.backward(dx, x, &rstd, None)
+            }
         }
     }
 }

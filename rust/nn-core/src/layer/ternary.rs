@@ -8,6 +8,7 @@
 use nn_ffi::{DType, Tensor, kernels};
 
 use super::expert_products::halves;
+use super::gated::{gated, gated_backward};
 use super::norm::RMSNorm;
 use super::{Weight, sizes};
 use crate::error::Result;
@@ -112,11 +113,7 @@ impl TernaryNetwork {
         let gate_up = self.gate_up.forward(x)?;
         let [gate, up] = halves(&gate_up)?;
         let active = x.context().empty(gate.shape(), x.dtype())?;
-        if self.squared_relu {
-            kernels::relu2_gate(&gate, &up, &active)?;
-        } else {
-            kernels::swiglu(&gate, &up, None, &active)?;
-        }
+        gated(self.squared_relu, &gate, &up, &active)?;
         Ok(TernaryInside { gate_up, active })
     }
 
@@ -131,11 +128,7 @@ impl TernaryNetwork {
         self.down.backward(dout, &active, &dactive, beta)?;
         drop(active);
         let [gate, up] = halves(&gate_up)?;
-        if self.squared_relu {
-            kernels::relu2_gate_backward(&dactive, &gate, &up, &gate, &up)?;
-        } else {
-            kernels::swiglu_backward(&dactive, &gate, &up, None, &gate, &up)?;
-        }
+        gated_backward(self.squared_relu, &dactive, &gate, &up)?;
         drop(dactive);
         let dx = ctx.empty(x.shape(), x.dtype())?;
         self.gate_up.backward(&gate_up, x, &dx, beta)?;

@@ -10,10 +10,12 @@ use nn_ffi::{Context, DType, Format, Tensor};
 use sha2::{Digest, Sha256};
 
 use super::config::MoEConfig;
+use super::packed::{decode, packed};
 use super::stored::StoredModel;
 use super::trainable::{config_beside, half_split};
 use crate::error::{Error, Result};
 use crate::format::StoredTensor;
+use crate::format::ternary::{Form, TernaryMatrix};
 use crate::layer::RopeTables;
 
 /// Bytes of a tensor that are looked at together.
@@ -45,8 +47,9 @@ impl FrozenBase {
         &self.config
     }
 
-    /// SHA-256 of the tensors' stored bytes, one after the other in the order of `LlamaConfig::shapes`, a tied head once.
-    /// `Error::Format` where one in f32, f16 or bf16 is not finite.
+    /// SHA-256 of the tensors' stored bytes, one after the other in the order of `LlamaConfig::shapes`, a tied head once; those of
+    /// a ternary matrix are followed by its scale in f32, which of master weights they say themselves. `Error::Format` where one
+    /// in f32, f16 or bf16 is not finite, or a ternary matrix is wrong.
     pub fn sha256(&self) -> Result<&str> {
         if let Some(found) = self.sha256.get() {
             return Ok(found);
@@ -55,19 +58,35 @@ impl FrozenBase {
         let tied = self.config.tie_embeddings;
         let names = self.stored.config().shapes().into_iter().map(|(name, _)| name);
         for name in names.filter(|name| !(tied && name == "lm_head.weight")) {
-            for part in self.stored.tensors().parts(&name)? {
-                let (bytes, row) = (part.bytes()?, part.row_bytes());
-                let step = (PIECE / row).max(1) * row;
-                for first in (0..bytes.len()).step_by(step) {
-                    let Some(piece) = bytes.slice(first..bytes.len().min(first + step)) else { continue };
-                    digest.update(&piece[..]);
-                    require_finite(part, first / row, &piece).map_err(|error| error.in_file(self.stored.path()))?;
-                    piece.release();
+            match self.stored.ternary(&name) {
+                Some(TernaryMatrix { form: Form::Master(masters), .. }) => self.add(&mut digest, masters)?,
+                Some(matrix) => {
+                    let scale = matrix.codes()?.map(|(_, scale)| scale).unwrap_or_default();
+                    digest.update(&matrix.data[..]);
+                    digest.update(scale.to_le_bytes());
+                    matrix.data.release();
+                }
+                None => {
+                    for part in self.stored.tensors().parts(&name)? {
+                        self.add(&mut digest, part)?;
+                    }
                 }
             }
         }
         let digits: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(self.sha256.get_or_init(|| digits))
+    }
+
+    fn add(&self, digest: &mut Sha256, part: &StoredTensor) -> Result<()> {
+        let (bytes, row) = (part.bytes()?, part.row_bytes());
+        let step = (PIECE / row).max(1) * row;
+        for first in (0..bytes.len()).step_by(step) {
+            let Some(piece) = bytes.slice(first..bytes.len().min(first + step)) else { continue };
+            digest.update(&piece[..]);
+            require_finite(part, first / row, &piece).map_err(|error| error.in_file(self.stored.path()))?;
+            piece.release();
+        }
+        Ok(())
     }
 
     /// Tables of the rotary embedding for sequences of up to its context.
@@ -85,6 +104,14 @@ impl FrozenBase {
         copied.copy_from_bytes(&bytes)?;
         bytes.release();
         Ok((copied, part.format.code))
+    }
+
+    /// A ternary matrix, packed on the device, u8 `[stored, row_bytes]`, and the scale of each output, f32 `[n]`. Rows of queries
+    /// and keys are as they are stored: a BitNet has half-split pairs in files of every kind.
+    pub(super) fn ternary(&self, ctx: &Context, name: &str) -> Result<[Tensor; 2]> {
+        let missing = || Error::value(format!("the model has no matrix {name}"));
+        let matrix = self.stored.ternary(name).ok_or_else(missing)?;
+        packed(ctx, &[matrix], || decode(matrix))
     }
 
     /// A norm's gain or a bias, in f32; `None` where there is none of that name.

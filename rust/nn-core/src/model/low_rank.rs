@@ -101,7 +101,8 @@ impl MoETransformer {
         let layout = Arc::new(options.layout(&config)?);
         let arenas =
             [ParameterArena::zeros(ctx, &layout, DType::F32)?, ParameterArena::zeros(ctx, &layout, DType::F32)?];
-        let unwanted = ctx.zeros(&[config.hidden_size.max(config.head_dim)], DType::F32)?;
+        let widest = config.hidden_size.max(config.num_heads * config.head_dim).max(config.ffn_size);
+        let unwanted = ctx.zeros(&[widest], DType::F32)?;
         let views = StoredViews { ctx, base, config: &config, options: &options, arenas: &arenas, unwanted: &unwanted };
         let (table, format) = base.matrix(ctx, "model.embed_tokens.weight")?;
         let head = if config.tie_embeddings { (table.clone(), format) } else { base.matrix(ctx, "lm_head.weight")? };
@@ -142,14 +143,23 @@ impl StoredViews<'_> {
 
     /// A projection, with its bias and its adapter where it has them.
     fn linear(&self, module: &str) -> Result<Linear> {
-        let (weight, format) = self.base.matrix(self.ctx, &format!("{module}.weight"))?;
-        let bias = self.base.vector(self.ctx, &format!("{module}.bias"))?;
         let low_rank = || -> Result<_> {
             let (a, b) = (self.factor(&format!("{module}{A}"))?, self.factor(&format!("{module}{B}"))?);
             Ok(LowRank { a, b, scale: self.options.scale() as f32 })
         };
         let low_rank = self.options.adapts(module).then(low_rank).transpose()?;
-        Ok(Linear::stored(weight, format, bias, low_rank))
+        let name = format!("{module}.weight");
+        if self.config.ternary {
+            let [weight, scale] = self.base.ternary(self.ctx, &name)?;
+            return Ok(Linear::ternary(weight, scale, low_rank));
+        }
+        let (weight, format) = self.base.matrix(self.ctx, &name)?;
+        Ok(Linear::stored(weight, format, self.base.vector(self.ctx, &format!("{module}.bias"))?, low_rank))
+    }
+
+    /// A projection back to the stream, behind a norm where weights are ternary.
+    fn back(&self, product: Linear, norm: &str) -> Result<Product> {
+        if self.config.ternary { Ok(Product::Normed(self.norm(norm)?, product)) } else { Ok(Product::Plain(product)) }
     }
 
     fn block(&self, layer: usize) -> Result<TransformerBlock> {
@@ -166,7 +176,7 @@ impl StoredViews<'_> {
             input_norm: self.norm(&format!("{prefix}.input_layernorm.weight"))?,
             attention: MQAttention {
                 qkv: Projection::Normed(Box::new(heads)),
-                output: Product::Plain(attention("o")?),
+                output: self.back(attention("o")?, &format!("{prefix}.self_attn.attn_sub_norm.weight"))?,
                 heads: config.num_heads,
                 kv_heads: config.num_kv_heads,
                 head_dim: config.head_dim,
@@ -176,7 +186,8 @@ impl StoredViews<'_> {
                 network: DenseNetwork::Gated(GatedNetwork {
                     gate: dense("gate")?,
                     up: dense("up")?,
-                    down: dense("down")?,
+                    down: self.back(dense("down")?, &format!("{prefix}.mlp.ffn_sub_norm.weight"))?,
+                    squared_relu: config.squared_relu,
                 }),
                 recompute: false,
             }),

@@ -23,9 +23,13 @@ pub(super) fn config_beside(config: &LlamaConfig) -> Result<MoEConfig> {
     if config.num_experts > 0 {
         return Err(other(what, "num_experts", &config.num_experts.into(), "0"));
     }
-    check_layers(config, &["none", "linear", "ntk", "llama3"], what)?;
-    let qkv_bias = config.qkv_bias && config.qk_norm == QkNorm::None;
-    let made = MoEConfig { qkv_bias, ..sizes_of(config) };
+    check_layers(config, config.ternary, &["none", "linear", "ntk", "llama3"], what)?;
+    let made = MoEConfig {
+        qkv_bias: config.qkv_bias && config.qk_norm == QkNorm::None,
+        ternary: config.ternary,
+        squared_relu: config.activation == GateActivation::Relu2,
+        ..sizes_of(config)
+    };
     made.validate()?;
     Ok(made)
 }
@@ -34,7 +38,7 @@ pub(super) fn config_beside(config: &LlamaConfig) -> Result<MoEConfig> {
 /// layers see. `Error::Value` for one that has something besides names it.
 pub(super) fn config_of_all(config: &LlamaConfig) -> Result<MoEConfig> {
     let what = "all weights are trained of";
-    check_layers(config, &["none", "ntk", "llama3"], what)?;
+    check_layers(config, false, &["none", "ntk", "llama3"], what)?;
     if config.o_bias {
         return Err(other(what, "o_bias", &true.into(), &Value::from(false).shown()));
     }
@@ -52,14 +56,17 @@ pub(super) fn config_of_all(config: &LlamaConfig) -> Result<MoEConfig> {
 }
 
 /// Refuses what a layer may have that those which train have not, and other scalings of the rotary embedding.
-fn check_layers(config: &LlamaConfig, scalings: &[&str], what: &str) -> Result<()> {
+fn check_layers(config: &LlamaConfig, ternary: bool, scalings: &[&str], what: &str) -> Result<()> {
+    let gates: &[_] = if ternary { &["silu", "relu2"] } else { &["silu"] };
+    let gate = config.activation.name();
+    if !gates.contains(&gate) {
+        return Err(other(what, "activation", &gate.into(), &format!("'{}'", gates.join("' or '"))));
+    }
     let flag = |value: bool| (Value::Bool(value), Value::Bool(false));
+    let as_ternary = |value: bool| (Value::Bool(value), Value::Bool(ternary));
     let number = |value: f64, usual: f64| (Value::Float(value), Value::Float(usual));
-    let activation = |of: GateActivation| Value::from(of.name());
     for (name, (found, usual)) in [
-        ("ternary", flag(config.ternary)),
-        ("activation", (activation(config.activation), activation(GateActivation::Silu))),
-        ("sub_norms", flag(config.sub_norms)),
+        ("ternary", as_ternary(config.ternary)),
         ("post_norms", flag(config.post_norms)),
         ("norms_less_one", flag(config.norms_less_one)),
         ("sinks", flag(config.sinks)),
@@ -72,6 +79,7 @@ fn check_layers(config: &LlamaConfig, scalings: &[&str], what: &str) -> Result<(
         ("scores_cap", number(config.scores_cap, 0.0)),
         ("logits_cap", number(config.logits_cap, 0.0)),
         ("local_rope_base", number(config.local_rope_base, 0.0)),
+        ("sub_norms", as_ternary(config.sub_norms)),
     ] {
         if found != usual {
             return Err(other(what, name, &found, &usual.shown()));
