@@ -263,13 +263,13 @@ schema-suite: $(VENV)/.test ## JSON Schema's own tests against constrained outpu
 	NNCUDA_SCHEMA_SUITE=$$(echo $(CURDIR)/build/schemas/jsonschema-*/json/tests) $(BIN)/python -m pytest tests/serve/test_serve_schema_suite.py \
 	  $(if $(SCHEMA_BENCH),tests/serve/test_serve_schema_bench.py)
 
-interop-curve: .venv-interop/.interop $(VENV)/.run ## a run's configuration trained beside torch in f32 and bf16, from the same weights and batches, and a picture (RUN=runs/demo STEPS=1000; hours)
+interop-curve: .venv-interop/.interop $(VENV)/.run ## a run's configuration trained beside torch in f32 and bf16, from the same weights and batches, and a picture (RUN=runs/demo STEPS=1000; an hour)
 	mkdir -p build/curve
-	for precision in f32 bf16; do \
+	for precision in f32 bf16; do for follow in 0 50; do \
 	  .venv-interop/bin/python tests/interop/curve.py $(or $(RUN),runs/demo) --steps $(or $(STEPS),1000) --precision $$precision \
-	    --out build/curve/$$precision.json || exit 1; \
-	done
-	$(BIN)/python tests/interop/draw_curve.py build/curve/f32.json build/curve/bf16.json --out build/curve/curves.svg
+	    --follow $$follow --out build/curve/$$precision-$$follow.json || exit 1; \
+	done; done
+	$(BIN)/python tests/interop/draw_curve.py build/curve/*-0.json build/curve/*-50.json --out build/curve/curves.svg
 
 interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and of BitNet 2B-4T against transformers in f32 (9 GB of memory, 10 GB of disk)
 	.venv-interop/bin/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama --dtype f32
