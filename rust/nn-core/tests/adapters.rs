@@ -14,8 +14,16 @@ use nn_ffi::Context;
 
 const VOCABULARY: usize = 60;
 
+/// A projection that is adapted, its outputs and its inputs.
+type Matrix = (&'static str, usize, usize);
+
+/// An adapter by its name: what it adapts, and its rank.
+type Made = (&'static str, &'static [Matrix], usize);
+
+type Named = (String, Arc<Adapter>);
+
 /// Adapters by name: which of the attention's matrices, with their sizes, and the rank.
-const ADAPTERS: [(&str, &[(&str, usize, usize)], usize); 3] = [
+const ADAPTERS: [Made; 3] = [
     ("all", &[("q_proj", 32, 24), ("k_proj", 16, 24), ("v_proj", 16, 24), ("o_proj", 24, 32)], 3),
     ("one", &[("o_proj", 24, 32)], 5),
     ("two", &[("q_proj", 32, 24), ("v_proj", 16, 24)], 1),
@@ -34,7 +42,7 @@ fn checkpoint(root: &Path, ctx: &Context) -> PathBuf {
 }
 
 /// A folder of PEFT with factors about as large as the weights that they are beside.
-fn write_adapter(folder: &Path, matrices: &[(&str, usize, usize)], rank: usize) {
+fn write_adapter(folder: &Path, matrices: &[Matrix], rank: usize) {
     let (mut data, mut header, mut state) = (Vec::<u8>::new(), serde_json::Map::new(), rank as u64);
     let mut factor = |name: String, shape: [usize; 2]| {
         let first = data.len();
@@ -60,10 +68,10 @@ fn write_adapter(folder: &Path, matrices: &[(&str, usize, usize)], rank: usize) 
     std::fs::write(folder.join("adapter_config.json"), config.to_string()).unwrap();
 }
 
-fn opened(ctx: &Context) -> (tempfile::TempDir, StoredModel, Vec<(String, Arc<Adapter>)>) {
+fn opened(ctx: &Context) -> (tempfile::TempDir, StoredModel, Vec<Named>) {
     let root = tempfile::tempdir().unwrap();
     let stored = StoredModel::open(&checkpoint(root.path(), ctx)).unwrap();
-    let open = |(name, matrices, rank): (&str, &[(&str, usize, usize)], usize)| {
+    let open = |(name, matrices, rank): Made| {
         let folder = root.path().join(name);
         write_adapter(&folder, matrices, rank);
         (name.to_owned(), Arc::new(Adapter::open(&folder, stored.config()).unwrap()))
