@@ -81,6 +81,9 @@ const (
 	mistralWindow = 4096 // of a config.json that names none
 )
 
+// IsDenseKind says whether a model_type is that of a dense model whose folders are read here.
+func IsDenseKind(name any) bool { return kindNamed(name) != nil }
+
 // kindNamed gives the kind of dense model of a model_type; nil when there is none.
 func kindNamed(name any) *denseKind {
 	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool { return sameScalar(name, kind.name) })

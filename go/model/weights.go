@@ -25,7 +25,7 @@ type Weights interface {
 // shape that is another. It reads no values.
 func CheckWeights(config Config, weights Weights) error {
 	layout := NewLayout(config)
-	if err := CheckNames(weights.Names(), layout.names("")); err != nil {
+	if err := CheckNames(weights.Names(), layout.Names()); err != nil {
 		return err
 	}
 	for _, spec := range layout.Specs {
@@ -64,11 +64,11 @@ func write(to *tensor.Tensor, values []float32) error {
 	return errors.Join(tensor.Cast(exact, to), exact.Close())
 }
 
-// names lists the parameters with a prefix before each.
-func (l *Layout) names(prefix string) []string {
+// Names lists the parameters.
+func (l *Layout) Names() []string {
 	names := make([]string, len(l.Specs))
 	for at, spec := range l.Specs {
-		names[at] = prefix + spec.Name
+		names[at] = spec.Name
 	}
 	return names
 }

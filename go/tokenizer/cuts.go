@@ -36,19 +36,24 @@ var namedCuts = []namedCut{
 // The names of Llama 3's cut.
 var llama3Cuts = []string{"llama-bpe", "llama3", "llama-v3"}
 
+// rules gives how byte-level BPE cuts text, what it merges, and whether it puts a space before a text.
+func (g ggufTokens) rules(name string) (cut namedCut, merges [][2]string, prefixSpace bool, err error) {
+	at := slices.IndexFunc(namedCuts, func(cut namedCut) bool { return cut.name == name })
+	if at < 0 {
+		return cut, nil, false, fmt.Errorf("cuts text as %s; this program knows gpt-2, llama-bpe, llama3, llama-v3, smollm, gpt-4o",
+			formats.Shown(name))
+	}
+	if merges, err = g.merges(); err != nil {
+		return cut, nil, false, err
+	}
+	prefixSpace, err = g.truth("tokenizer.ggml.add_space_prefix", false)
+	return namedCuts[at], merges, prefixSpace, err
+}
+
 // byteLevel makes a byte-level BPE of the metadata: token i has id i, control tokens and user-defined ones are those that
 // no merging makes.
 func (g ggufTokens) byteLevel(tokens []string, kinds []int64, name string, ends ends) (TextTokenizer, error) {
-	at := slices.IndexFunc(namedCuts, func(cut namedCut) bool { return cut.name == name })
-	if at < 0 {
-		return nil, fmt.Errorf("cuts text as %s; this program knows gpt-2, llama-bpe, llama3, llama-v3, smollm, gpt-4o",
-			formats.Shown(name))
-	}
-	merges, err := g.merges()
-	if err != nil {
-		return nil, err
-	}
-	prefixSpace, err := g.truth("tokenizer.ggml.add_space_prefix", false)
+	cut, merges, prefixSpace, err := g.rules(name)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +65,13 @@ func (g ggufTokens) byteLevel(tokens []string, kinds []int64, name string, ends 
 	if err := made.take(ids); err != nil {
 		return nil, err
 	}
-	model := &mergeModel{ids: ids, wholeWords: namedCuts[at].wholeWords}
+	model := &mergeModel{ids: ids, wholeWords: cut.wholeWords}
 	made.model = model
 	if err := model.addMerges(merges); err != nil {
 		return nil, fmt.Errorf("is not a tokenizer of byte-level BPE: %w", err)
 	}
 	var steps []cutter
-	for _, expression := range namedCuts[at].expressions {
+	for _, expression := range cut.expressions {
 		compiled, err := newPattern(expression)
 		if err != nil {
 			return nil, err

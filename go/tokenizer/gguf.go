@@ -60,11 +60,7 @@ func fromGGUF(given ggufTokens) (TextTokenizer, error) {
 		return nil, fmt.Errorf("tokenizer.ggml.model is %s; this program has the tokenizers 'llama', 't5' and 'gpt2'",
 			given.Shown("tokenizer.ggml.model"))
 	}
-	tokens, err := given.tokens()
-	if err != nil {
-		return nil, err
-	}
-	kinds, err := given.kinds(len(tokens))
+	tokens, kinds, err := given.pieces()
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +170,15 @@ func (g ggufTokens) strings(key string) ([]string, error) {
 		}
 	}
 	return values, nil
+}
+
+// pieces are the tokens by id, and the kinds of them.
+func (g ggufTokens) pieces() (tokens []string, kinds []int64, err error) {
+	if tokens, err = g.tokens(); err != nil {
+		return nil, nil, err
+	}
+	kinds, err = g.kinds(len(tokens))
+	return tokens, kinds, err
 }
 
 // tokens are the names by id, none of them empty.

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/nncuda/nncuda/go/formats"
 )
@@ -54,19 +53,7 @@ func CarryGGUF(tokens TextTokenizer, metadata Metadata) (*Carried, error) {
 // byteLevelFile writes a tokenizer.json of a byte-level BPE, as the tokenizers library does, which puts the begin id before a
 // text where the tokenizer is to. All of the metadata was checked when the tokenizer was made of them.
 func (g ggufTokens) byteLevelFile(made *JSONTokenizer) ([]byte, error) {
-	tokens, err := g.tokens()
-	if err != nil {
-		return nil, err
-	}
-	kinds, err := g.kinds(len(tokens))
-	if err != nil {
-		return nil, err
-	}
-	merges, err := g.merges()
-	if err != nil {
-		return nil, err
-	}
-	prefixSpace, err := g.truth("tokenizer.ggml.add_space_prefix", false)
+	tokens, kinds, err := g.pieces()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +61,10 @@ func (g ggufTokens) byteLevelFile(made *JSONTokenizer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cut := namedCuts[slices.IndexFunc(namedCuts, func(cut namedCut) bool { return cut.name == name })]
+	cut, merges, prefixSpace, err := g.rules(name)
+	if err != nil {
+		return nil, err
+	}
 	vocabulary, added := formats.NewObject(), []any{}
 	for id, token := range tokens {
 		vocabulary.Set(token, int64(id))

@@ -33,7 +33,7 @@ func OpenAdapterOrigin(path string) (*Origin, error) {
 	if _, err := base.SHA256(); err != nil {
 		return nil, errors.Join(err, base.Close())
 	}
-	return &Origin{Config: base.Config, base: base}, nil
+	return &Origin{Config: base.Config, path: base.Model.Path, window: base.Model.Config.Window, source: base, base: base}, nil
 }
 
 // requireOneRank refuses several ranks, which train no adapter.
@@ -159,13 +159,7 @@ func (a *adapterCheckpoint) check(folder string, options model.LowRank) error {
 }
 
 // Names lists the factors.
-func (a *adapterCheckpoint) Names() []string {
-	var names []string
-	for _, spec := range a.layout.Specs {
-		names = append(names, spec.Name)
-	}
-	return names
-}
+func (a *adapterCheckpoint) Names() []string { return a.layout.Names() }
 
 // Shape gives that of a factor.
 func (a *adapterCheckpoint) Shape(name string) ([]int, bool) {

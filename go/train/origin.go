@@ -30,8 +30,11 @@ type Origin struct {
 	// Notice is what who begins a run here should know, a sentence; "" without one.
 	Notice string
 
+	path          string             // of the folder or file
+	window        int                // the most tokens that one sees where it does not see all of the context; 0 where it does
+	source        io.Closer          // what was opened there
+	weights       originWeights      // nil where an adapter is trained beside them
 	checkpoint    *Checkpoint        // of a folder, or nil
-	file          *stored.ModelFile  // or nil
 	base          *stored.FrozenBase // beside which an adapter is trained, in place of the rest; or nil
 	tokens        *tokenizer.Carried
 	moments       *safetensors.File // nil without the optimizer's state
@@ -60,7 +63,10 @@ func OpenOrigin(path string, optimizer bool) (*Origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	origin := &Origin{Config: checkpoint.Config, checkpoint: checkpoint}
+	origin := &Origin{
+		Config: checkpoint.Config, path: checkpoint.Folder, window: checkpoint.window, source: checkpoint,
+		weights: checkpoint.weights, checkpoint: checkpoint,
+	}
 	if err := origin.read(optimizer); err != nil {
 		return nil, errors.Join(err, origin.Close())
 	}
@@ -72,7 +78,9 @@ func openOriginFile(path string, optimizer bool) (*Origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	origin := &Origin{Config: file.Config, file: file}
+	origin := &Origin{
+		Config: file.Config, path: file.Model.Path, window: file.Model.Config.Window, source: file, weights: file,
+	}
 	if optimizer {
 		err = &formats.Error{Path: path, Problem: "is a GGUF file, which has no optimizer's state to go on with"}
 		return nil, errors.Join(err, origin.Close())
@@ -91,13 +99,7 @@ func WithOrigin(origin *Origin) Option { return func(s *settings) { s.origin = o
 
 // Close releases the files.
 func (o *Origin) Close() error {
-	switch {
-	case o.base != nil:
-		return o.base.Close()
-	case o.file != nil:
-		return o.file.Close()
-	}
-	err := o.checkpoint.Close()
+	err := o.source.Close()
 	if o.moments != nil {
 		err = errors.Join(err, o.moments.Close())
 	}
@@ -105,7 +107,7 @@ func (o *Origin) Close() error {
 }
 
 func (o *Origin) read(optimizer bool) (err error) {
-	if o.tokens, err = tokenizer.Carry(o.checkpoint.Folder); err != nil {
+	if o.tokens, err = tokenizer.Carry(o.path); err != nil {
 		return err
 	}
 	if optimizer && o.checkpoint.Training == nil {
@@ -117,12 +119,12 @@ func (o *Origin) read(optimizer bool) (err error) {
 		}
 	}
 	if o.weightsSHA256, err = o.digestOfFinite(); err != nil {
-		return formats.Wrap(o.checkpoint.Folder, err)
+		return formats.Wrap(o.path, err)
 	}
 	if o.moments == nil {
 		return nil
 	}
-	path := filepath.Join(o.checkpoint.Folder, momentsFile)
+	path := filepath.Join(o.path, momentsFile)
 	for _, name := range o.moments.Names() {
 		tensor, _ := o.moments.Tensor(name)
 		if tensor.DType == safetensors.U8 {
@@ -140,49 +142,19 @@ func (o *Origin) read(optimizer bool) (err error) {
 	return err
 }
 
-// weights are those that a run begins with, whose weights are all trained.
-func (o *Origin) weights() originWeights {
-	if o.file != nil {
-		return o.file
-	}
-	return o.checkpoint.weights
-}
-
-// path is that of the folder or file.
-func (o *Origin) path() string {
-	switch {
-	case o.base != nil:
-		return o.base.Model.Path
-	case o.file != nil:
-		return o.file.Model.Path
-	}
-	return o.checkpoint.Folder
-}
-
-// window is the most tokens that one sees, itself the last of them, where it does not see all of the context; 0 where it does.
-func (o *Origin) window() int {
-	switch {
-	case o.base != nil:
-		return o.base.Model.Config.Window
-	case o.file != nil:
-		return o.file.Model.Config.Window
-	}
-	return o.checkpoint.window
-}
-
 // digestOfFinite is the SHA-256 of the parameters' stored bytes, in the order of the layout. It is an error where one is
 // not a finite number.
 func (o *Origin) digestOfFinite() (string, error) {
-	digest, weights := sha256.New(), o.weights()
+	digest := sha256.New()
 	for _, spec := range model.NewLayout(o.Config).Specs {
-		values, err := weights.Floats(spec.Name)
+		values, err := o.weights.Floats(spec.Name)
 		if err == nil {
 			err = requireFinite(spec.Name, spec.Shape, values)
 		}
 		if err != nil {
 			return "", err
 		}
-		digest.Write(weights.Bytes(spec.Name))
+		digest.Write(o.weights.Bytes(spec.Name))
 	}
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
@@ -234,7 +206,7 @@ func (o *Origin) CheckModel(values *formats.Object) error {
 		err := given.Assign(formats.NewObject(name, found))
 		if (!ofTraining(name) || o.base != nil) && (err != nil || given.Object().Get(name) != ours.Get(name)) {
 			return fmt.Errorf("%s is %s, but the model of %s has %s: leave it out",
-				name, formats.Shown(found), o.path(), formats.Shown(ours.Get(name)))
+				name, formats.Shown(found), o.path, formats.Shown(ours.Get(name)))
 		}
 	}
 	return nil
@@ -255,16 +227,16 @@ func (o *Origin) Defaults() Config {
 
 // CheckTraining refuses training options, by name, with which no run can begin here.
 func (o *Origin) CheckTraining(config Config) error {
-	if window := o.window(); window > 0 && config.SequenceLength > window {
+	if o.window > 0 && config.SequenceLength > o.window {
 		return fmt.Errorf("sequence_length is %d, but in the model of %s a token sees %d (sliding_window): give at most that",
-			config.SequenceLength, o.path(), window)
+			config.SequenceLength, o.path, o.window)
 	}
 	if o.moments == nil {
 		return nil
 	}
 	state := o.checkpoint.Training
 	other := func(name string, value, theirs any) error {
-		return fmt.Errorf("%s is %v, but the optimizer of %s has %v: leave it out", name, value, o.checkpoint.Folder, theirs)
+		return fmt.Errorf("%s is %v, but the optimizer of %s has %v: leave it out", name, value, o.path, theirs)
 	}
 	theirs := state.Train
 	switch {
@@ -274,7 +246,7 @@ func (o *Origin) CheckTraining(config Config) error {
 		return other("precision", config.Precision, theirs.Precision)
 	case config.Steps <= state.Step:
 		return fmt.Errorf("steps is %d, but the optimizer of %s has done %d: give more, of which those are the first",
-			config.Steps, o.checkpoint.Folder, state.Step)
+			config.Steps, o.path, state.Step)
 	}
 	return nil
 }
@@ -295,10 +267,10 @@ func (o *Origin) trainer(ctx *cuda.Context, config model.Config, train Config, m
 	if err != nil {
 		return nil, err
 	}
-	made, err := model.Load(ctx, config, o.weights(), train.Precision, true,
+	made, err := model.Load(ctx, config, o.weights, train.Precision, true,
 		chosen.modelOptions(ctx, config, train, experts)...)
 	if err != nil {
-		return nil, errors.Join(wrapFile(o.path(), err), experts.Close())
+		return nil, errors.Join(wrapFile(o.path, err), experts.Close())
 	}
 	trainer, err := NewTrainer(made, train, more...)
 	if err != nil {
@@ -325,7 +297,7 @@ func (o *Origin) record() (*formats.Object, error) {
 		folder, hash, err := o.base.Record()
 		return formats.NewObject("folder", folder, "weights_sha256", hash, "optimizer_sha256", nil), err
 	}
-	folder, err := formats.Resolve(o.path())
+	folder, err := formats.Resolve(o.path)
 	if err != nil {
 		return nil, err
 	}

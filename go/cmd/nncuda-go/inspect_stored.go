@@ -14,6 +14,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/formats/gguf"
+	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/nncuda/nncuda/go/train"
 )
@@ -177,8 +178,7 @@ func describeOther(folder string, why error) (content *formats.Object, err error
 
 // isKnownKind says whether a config.json is that of a dense model or a BitNet.
 func isKnownKind(config *formats.Object) bool {
-	kind, _ := config.Get("model_type").(string)
-	return slices.Contains([]string{"llama", "qwen2", "qwen3", "bitnet", "mistral"}, kind)
+	return model.IsDenseKind(config.Get("model_type"))
 }
 
 // tensorRow is a tensor in a description.

@@ -82,6 +82,8 @@ type inputs struct {
 
 // layers run what of a layer lies around its attention; x f32 [tokens, hidden] is the residual stream.
 type layers interface {
+	// use says which rows of the calls that follow have which adapter.
+	use(runs []rowRun)
 	// qkv gives queries, keys and values of the normed rows.
 	qkv(p *layer.Pass, number int, x *tensor.Tensor) heads
 	// attended adds the projection of what attention gave, f32 [tokens, heads * head_dim].
@@ -443,12 +445,7 @@ func (e *Engine) decode(p *layer.Pass, in inputs, runs []rowRun) *tensor.Tensor 
 
 // forward runs all layers; the residual stream is in e.x then.
 func (e *Engine) forward(p *layer.Pass, in inputs, decode bool, runs []rowRun) {
-	switch layers := e.layers.(type) {
-	case *storedLayers:
-		layers.runs = runs
-	case *ternaryLayersOf:
-		layers.runs = runs
-	}
+	e.layers.use(runs)
 	x, table := p.Narrow(e.x, 0, 0, in.ids.Dim(0)), e.Weights.embedding
 	p.Check(tensor.EmbeddingQuant(table.data, in.ids, x, table.format))
 	scale(p, x, e.Config.EmbeddingScale)

@@ -56,6 +56,38 @@ func keyOfRuns(runs []rowRun) string {
 	return string(key)
 }
 
+// adaptedRows are the adapters of the rows of a call, for the layers that embed them.
+type adaptedRows struct {
+	runs []rowRun       // which rows have which adapter; rows that are in none have none
+	room *tensor.Tensor // f32 [rows * rank]; nil without adapters
+}
+
+// use says which rows of the calls that follow have which adapter.
+func (r *adaptedRows) use(runs []rowRun) { r.runs = runs }
+
+// adapted gives the runs to which something is added among so many rows of the call, from one on, and counted from that one;
+// `factors` are those of a matrix, by adapter.
+func (r *adaptedRows) adapted(factors []*lowRank, first, rows int) []rowRun {
+	if factors == nil {
+		return nil
+	}
+	var found []rowRun
+	for _, run := range r.runs {
+		begin, end := max(run.first, first), min(run.first+run.rows, first+rows)
+		if factors[run.adapter] != nil && begin < end {
+			found = append(found, rowRun{begin - first, end - begin, run.adapter})
+		}
+	}
+	return found
+}
+
+// addTo is y += what the adapters of these runs of x add to its product.
+func (r *adaptedRows) addTo(p *layer.Pass, runs []rowRun, factors []*lowRank, x, y *tensor.Tensor) {
+	for _, one := range runs {
+		factors[one.adapter].add(p, p.Narrow(x, 0, one.first, one.rows), r.room, p.Narrow(y, 0, one.first, one.rows))
+	}
+}
+
 // NamedAdapter is an adapter, and the name by which sequences ask for it.
 type NamedAdapter struct {
 	Name    string

@@ -12,6 +12,7 @@ import (
 // storedLayers are the products of a Llama's layers, dense or with experts: weights multiplied as their file has them.
 // Results lie in buffers made for the most rows of a call, so that no call allocates.
 type storedLayers struct {
+	adaptedRows
 	config stored.LlamaConfig
 	layers []storedLayer
 
@@ -26,8 +27,6 @@ type storedLayers struct {
 	queries, keys, values, normedQueries, normedKeys *tensor.Tensor
 	shared                                           *sharedRows
 	gate, up                                         *tensor.Tensor // f32 [rows, ffn], of a gate that is not SiLU's, or an adapter
-	runs                                             []rowRun       // which rows of the calls that follow have which adapter; rows that are in none have none
-	lowRank                                          *tensor.Tensor // f32 [rows * rank], of adapters
 	added                                            *tensor.Tensor // f32 [rows, hidden], of a model with norms behind parts
 }
 
@@ -51,7 +50,7 @@ func newStoredLayers(
 		qkvRows: keep.empty(p, cuda.F32, rows, width),
 	}
 	if rank > 0 {
-		s.lowRank = keep.empty(p, cuda.F32, rows*rank)
+		s.room = keep.empty(p, cuda.F32, rows*rank)
 	}
 	if config.QKNorm != stored.NoNorm || rank > 0 {
 		queries, keys := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
@@ -110,7 +109,7 @@ func (s *storedLayers) qkv(p *layer.Pass, number int, x *tensor.Tensor) heads {
 	if of.qNorm != nil {
 		return s.normedHeads(p, of, x)
 	}
-	if s.adapted(of.q, of.k, of.v) {
+	if s.anyAdapted(x.Dim(0), of.q, of.k, of.v) {
 		return s.headsApart(p, of, x)
 	}
 	qkv := p.Narrow(s.qkvRows, 0, 0, x.Dim(0))
@@ -173,7 +172,7 @@ func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) 
 		return
 	}
 	gate, up, inner := of.gated.gate, of.gated.up, p.Narrow(s.inner, 0, 0, x.Dim(0))
-	if s.config.Activation == stored.SiLU && !s.adapted(gate, up) {
+	if s.config.Activation == stored.SiLU && !s.anyAdapted(x.Dim(0), gate, up) {
 		p.Check(tensor.GemmQuantSwiGLU(x, gate.data, up.data, nil, of.postNorm, inner, float32(s.config.NormEps), gate.format,
 			up.format))
 	} else {
@@ -246,25 +245,11 @@ func (s *storedLayers) addShared(p *layer.Pass, of *mixture, normed, x *tensor.T
 // multiply is y = rows * W^T + bias + residual, and what the adapters of the rows add.
 func (s *storedLayers) multiply(p *layer.Pass, rows *tensor.Tensor, of weight, bias, residual, y *tensor.Tensor) {
 	p.Check(tensor.GemmQuant(rows, of.data, nil, bias, residual, y, cuda.ActivationNone, of.format))
-	for _, one := range s.runs {
-		if pair := one.of(of); pair != nil {
-			pair.add(p, p.Narrow(rows, 0, one.first, one.rows), s.lowRank, p.Narrow(y, 0, one.first, one.rows))
-		}
-	}
+	s.addTo(p, s.adapted(of.lowRank, 0, rows.Dim(0)), of.lowRank, rows, y)
 }
 
-// of is what a run's adapter adds to products with a weight, or nil.
-func (r rowRun) of(weight weight) *lowRank {
-	if weight.lowRank == nil {
-		return nil
-	}
-	return weight.lowRank[r.adapter]
-}
-
-// adapted says whether something is added to products with these weights. Without, a call may fuse them: the bits are the
-// same.
-func (s *storedLayers) adapted(weights ...weight) bool {
-	return slices.ContainsFunc(weights, func(of weight) bool {
-		return slices.ContainsFunc(s.runs, func(one rowRun) bool { return one.of(of) != nil })
-	})
+// anyAdapted says whether something is added to products of so many rows with these weights. Without, a call may fuse them:
+// the bits are the same.
+func (s *storedLayers) anyAdapted(rows int, weights ...weight) bool {
+	return slices.ContainsFunc(weights, func(of weight) bool { return len(s.adapted(of.lowRank, 0, rows)) > 0 })
 }

@@ -16,14 +16,14 @@ const ffnRows = 128
 // Each row is normed and rounded to 8 bits by its largest magnitude before a product, whose integers are exact. (Ma et al.
 // 2025, "BitNet b1.58 2B4T Technical Report", section 2) What adapters add takes the normed rows before they are rounded.
 type ternaryLayersOf struct {
+	adaptedRows
 	config stored.LlamaConfig
 	layers []ternaryLayer
 
 	qkvRows, gateUp, inner *tensor.Tensor
 	gate                   func(gate, up, y *tensor.Tensor) error
-	runs                   []rowRun // as of storedLayers
-	// Of adapters: f32 [rows * rank], room for rows that are normed, and the products of matrices that are not packed as one.
-	lowRank, normedRows     *tensor.Tensor
+	// Of adapters: room for rows that are normed, and the products of matrices that are not packed as one.
+	normedRows              *tensor.Tensor
 	headsApart, gateUpApart []*tensor.Tensor
 }
 
@@ -42,7 +42,7 @@ func newTernaryLayers(
 		t.gate = tensor.ReLU2Gate
 	}
 	if rank > 0 {
-		t.lowRank = keep.empty(p, cuda.F32, rows*rank)
+		t.room = keep.empty(p, cuda.F32, rows*rank)
 		t.normedRows = keep.empty(p, cuda.F32, max(rows*max(config.HiddenSize, queries), few*config.FFNSize))
 		for _, width := range []int{queries, keys, keys} {
 			t.headsApart = append(t.headsApart, keep.empty(p, cuda.F32, rows, width))
@@ -119,25 +119,10 @@ func (t *ternaryLayersOf) normed(p *layer.Pass, x, gain *tensor.Tensor) *tensor.
 func (t *ternaryLayersOf) product(
 	p *layer.Pass, x, gain *tensor.Tensor, w ternaryWeight, residual, y *tensor.Tensor, first int,
 ) {
-	adapted := t.adapted(w, first, x.Dim(0))
+	adapted := t.adapted(w.lowRank, first, x.Dim(0))
 	if len(adapted) > 0 && gain != nil {
 		x, gain = t.normed(p, x, gain), nil
 	}
 	p.Check(tensor.BitLinearNorm(x, gain, w.data, w.scale, residual, y, float32(t.config.NormEps)))
-	for _, one := range adapted {
-		pair := w.lowRank[one.adapter]
-		pair.add(p, p.Narrow(x, 0, one.first, one.rows), t.lowRank, p.Narrow(y, 0, one.first, one.rows))
-	}
-}
-
-// adapted gives the runs to which something is added among so many rows of the call, from one on, and counted from that one.
-func (t *ternaryLayersOf) adapted(w ternaryWeight, first, rows int) []rowRun {
-	var found []rowRun
-	for _, run := range t.runs {
-		begin, end := max(run.first, first), min(run.first+run.rows, first+rows)
-		if w.lowRank != nil && w.lowRank[run.adapter] != nil && begin < end {
-			found = append(found, rowRun{begin - first, end - begin, run.adapter})
-		}
-	}
-	return found
+	t.addTo(p, adapted, w.lowRank, x, y)
 }

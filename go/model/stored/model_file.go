@@ -18,7 +18,6 @@ type ModelFile struct {
 	Config model.Config
 
 	layout *model.Layout
-	shapes map[string][]int
 }
 
 var _ model.Weights = (*ModelFile)(nil)
@@ -32,7 +31,7 @@ func OpenModelFile(path string) (*ModelFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := &ModelFile{Model: opened, shapes: make(map[string][]int)}
+	file := &ModelFile{Model: opened}
 	if err := file.read(); err != nil {
 		return nil, errors.Join(formats.Wrap(path, err), opened.Close())
 	}
@@ -50,9 +49,6 @@ func (f *ModelFile) read() (err error) {
 		}
 	}
 	f.layout = model.NewLayout(f.Config)
-	for _, spec := range f.layout.Specs {
-		f.shapes[spec.Name] = spec.Shape
-	}
 	return nil
 }
 
@@ -60,18 +56,12 @@ func (f *ModelFile) read() (err error) {
 func (f *ModelFile) Close() error { return f.Model.Close() }
 
 // Names lists the parameters.
-func (f *ModelFile) Names() []string {
-	var names []string
-	for _, spec := range f.layout.Specs {
-		names = append(names, spec.Name)
-	}
-	return names
-}
+func (f *ModelFile) Names() []string { return f.layout.Names() }
 
 // Shape gives that of a parameter; false when there is none of this name.
 func (f *ModelFile) Shape(name string) ([]int, bool) {
-	shape, found := f.shapes[name]
-	return shape, found
+	spec, found := f.layout.Find(name)
+	return spec.Shape, found
 }
 
 // Floats gives the values of a parameter, widened to f32.

@@ -24,6 +24,7 @@ from ..formats.shards import MAGIC
 from ..models import StoredModel
 from ..models.adapter import CONFIG as ADAPTER_CONFIG
 from ..models.adapter import WEIGHTS as ADAPTER_WEIGHTS
+from ..models.mixtral import DENSE_KINDS
 from ..tokenizer import Tokenizer
 from ..train import Checkpoint, resolve_checkpoint
 from ..train.checkpoint import TrainingState, read_training_state
@@ -191,15 +192,11 @@ def _cut(text: str) -> str:
     return text if len(text) <= _CHARACTERS_SHOWN else f"{text[:_CHARACTERS_SHOWN]}… ({len(text)} characters)"
 
 
-#: Kinds of dense models, which are described as the engine runs them.
-_STORED_KINDS = ("llama", "qwen2", "qwen3", "bitnet", "mistral")
-
-
 def _describe_folder(folder: Path) -> dict[str, Any]:
     if present(folder / ADAPTER_CONFIG):
         return _describe_adapter(folder)
     training = present(folder / "training.json")
-    if not training and read_json(folder / "config.json").get("model_type") in _STORED_KINDS:
+    if not training and read_json(folder / "config.json").get("model_type") in DENSE_KINDS:
         return _describe_model(StoredModel.open(folder))
     try:
         return _describe_checkpoint(folder)

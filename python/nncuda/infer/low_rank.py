@@ -10,6 +10,7 @@ without one are left as they are.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from .. import kernels
 from ..device import Context, Tensor
 from ..formats.block_formats import FORMATS
-from ..models.adapter_gguf import interleaved_order
+from ..models.adapter_gguf import interleaved_order, is_rotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +63,18 @@ def runs_of(adapters: Iterable[int], lengths: Iterable[int]) -> tuple[Run, ...]:
         found.append(Run(first, rows, adapter))
         first += rows
     return tuple(found)
+
+
+def adapted_rows(
+    runs: Iterable[Run], factors: Sequence[LowRank | None], first: int, rows: int
+) -> Iterator[tuple[int, int, LowRank]]:
+    """What `factors`, those of a matrix by adapter, add to so many rows of a call, from one on: counted from that one,
+    where it begins, and to how many."""
+    for run in runs if factors else ():
+        begin, end = max(run.first, first), min(run.first + run.rows, first + rows)
+        pair = factors[run.adapter]
+        if pair is not None and begin < end:
+            yield begin - first, end - begin, pair
 
 
 class Adapters:
@@ -110,7 +123,7 @@ def _factors(ctx: Context, adapter: Adapter, config: LlamaConfig, order: Sequenc
     made = {}
     for name, pair in adapter.factors.items():
         b = pair.b.f32()
-        if order is not None and name.endswith(("q_proj.weight", "k_proj.weight")):
+        if order is not None and is_rotated(name):
             b = b.reshape(-1, config.head_dim, adapter.rank)[:, order].reshape(b.shape)
         scaled = kernels.scale(ctx.tensor(np.ascontiguousarray(b)), alpha=adapter.scale)
         made[name] = LowRank(ctx.tensor(pair.a.f32()).as_bytes(), scaled.as_bytes())

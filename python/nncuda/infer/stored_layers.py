@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from ..layers.attention import split_heads
 from ..models.llama import LlamaConfig
 from .biased_experts import BiasedExperts
 from .divided_experts import DividedExperts
-from .low_rank import LowRank, Run
+from .low_rank import Run, adapted_rows
 from .watch import Watch
 from .weight_reader import Weight
 from .weights import Gated, Layer, Mixture, SharedExpert
@@ -78,7 +78,7 @@ class StoredLayers:
             watch("attn_norm", self._norm(x, layer.input_norm))  # the fused product keeps no norm, and has these bits
         if layer.q_norm is not None and layer.k_norm is not None:
             return self._normed_heads(layer, layer.q_norm, layer.k_norm, x, watch)
-        if any(self._adapted(layer.q, layer.k, layer.v)):
+        if self._adapted(x.shape[0], layer.q, layer.k, layer.v):
             q, k, v = (rows.view(len(rows), -1, self._config.head_dim) for rows in self._heads_apart(layer, x))
             return q, k, v
         qkv = self._qkv.narrow(0, 0, x.shape[0])
@@ -149,7 +149,7 @@ class StoredLayers:
 
     def _swiglu(self, ffn: Gated, gain: Tensor, x: Tensor, inner: Tensor, watch: Watch | None) -> None:
         gate, up = ffn.gate, ffn.up
-        if any(self._adapted(gate, up)):
+        if self._adapted(x.shape[0], gate, up):
             normed, rows = self._norm(x, gain), [buffer.narrow(0, 0, x.shape[0]) for buffer in self._gate_up]
             for weight, y in zip((gate, up), rows, strict=True):
                 self._multiply(normed, weight, None, None, y)
@@ -275,16 +275,11 @@ class StoredLayers:
     ) -> Tensor:
         """y = rows * W^T + bias + residual, and what the adapters of the rows add."""
         kernels.gemm_quant(rows, weight.data, None, bias, residual, format=weight.format, y=y)
-        for run, pair in self._adapted(weight):
-            pair.add(rows.narrow(0, run.first, run.rows), self._low_rank, y.narrow(0, run.first, run.rows))
+        for first, count, pair in adapted_rows(self.runs, weight.low_rank, 0, rows.shape[0]):
+            pair.add(rows.narrow(0, first, count), self._low_rank, y.narrow(0, first, count))
         return y
 
-    def _adapted(self, *weights: Weight) -> Iterator[tuple[Run, LowRank]]:
-        """What is added to products with these weights, and to which rows. Without any, a call may fuse them: the bits
-        are the same."""
-        for weight in weights:
-            if weight.low_rank:
-                for run in self.runs:
-                    pair = weight.low_rank[run.adapter]
-                    if pair is not None:
-                        yield run, pair
+    def _adapted(self, rows: int, *weights: Weight) -> bool:
+        """Whether something is added to products of so many rows with these weights. Without, a call may fuse them: the
+        bits are the same."""
+        return any(any(adapted_rows(self.runs, weight.low_rank, 0, rows)) for weight in weights)

@@ -12,7 +12,7 @@ from .. import kernels
 from ..device import Context, Tensor
 from ..layers.attention import split_heads
 from ..models.llama import LlamaConfig
-from .low_rank import LowRank, Run
+from .low_rank import Run, adapted_rows
 from .stored_layers import Heads
 from .ternary_weights import TernaryLayer, TernaryWeight
 from .watch import Watch
@@ -102,24 +102,13 @@ class TernaryLayers:
     ) -> Tensor:
         """y = the product of the rows, normed where there is a gain and rounded, + residual, and what the adapters of
         the rows add, of which x begins with row `first` of the call."""
-        adapted = self._adapted(weight, first, x.shape[0])
+        adapted = list(adapted_rows(self.runs, weight.low_rank, first, x.shape[0]))
         if adapted and gain is not None:
             x, gain = self._norm(x, gain), None
         kernels.bitlinear_norm(x, gain, weight.data, weight.scale, residual, eps=self._config.norm_eps, y=y)
         for begin, rows, pair in adapted:
             pair.add(x.narrow(0, begin, rows), self._low_rank, y.narrow(0, begin, rows))
         return y
-
-    def _adapted(self, weight: TernaryWeight, first: int, rows: int) -> list[tuple[int, int, LowRank]]:
-        """What is added to so many rows of the call, from one on: counted from that one, where it begins, and to how
-        many."""
-        found = []
-        for run in self.runs if weight.low_rank else ():
-            begin, end = max(run.first, first), min(run.first + run.rows, first + rows)
-            pair = weight.low_rank[run.adapter]
-            if pair is not None and begin < end:
-                found.append((begin - first, end - begin, pair))
-        return found
 
     def _show_rounded(self, x: Tensor, gain: Tensor | None, name: str, watch: Watch | None) -> None:
         """Shows whoever watches what a product makes of its rows and keeps to itself, with the bits that it uses: the

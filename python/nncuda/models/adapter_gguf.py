@@ -97,12 +97,13 @@ def interleaved_order(head_dim: int) -> list[int]:
 def _in_order_of_folders(tensor: StoredTensor, name: str, config: LlamaConfig) -> StoredTensor:
     """Rows of queries and keys, whose heads have their pairs side by side, in the order of half-split pairs. A tensor
     of a shape that it should not have stays as it is."""
-    if not _is_rotated(name) or len(tensor.shape) != 2 or tensor.shape[0] % config.head_dim:
+    if not is_rotated(name) or len(tensor.shape) != 2 or tensor.shape[0] % config.head_dim:
         return tensor
     return _ordered(tensor, np.argsort(interleaved_order(config.head_dim)).tolist())
 
 
-def _is_rotated(name: str) -> bool:
+def is_rotated(name: str) -> bool:
+    """Whether a matrix is that of queries or keys, by its name."""
     return name.endswith(("q_proj.weight", "k_proj.weight"))
 
 
@@ -125,7 +126,7 @@ def write_adapter_gguf(path: Path, adapter: Adapter, config: LlamaConfig) -> Non
     }
     tensors: list[tuple[NewTensor, np.ndarray]] = []
     for name, pair in adapter.factors.items():
-        b = _ordered(pair.b, order) if family.interleaved and _is_rotated(name) else pair.b
+        b = _ordered(pair.b, order) if family.interleaved and is_rotated(name) else pair.b
         for which, tensor in (("a", pair.a), ("b", b)):
             new = NewTensor(f"{gguf_name(name)}.lora_{which}", tensor.format, tensor.shape)
             tensors.append((new, tensor.data))

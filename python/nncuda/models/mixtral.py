@@ -56,6 +56,8 @@ _DENSE: dict[str, tuple[str, dict[str, object]]] = {
     "bitnet": ("BitNetForCausalLM", {"attention_bias": False}),
     "mistral": ("MistralForCausalLM", {}),
 }
+#: The `model_type`s of dense models whose folders are read here.
+DENSE_KINDS = tuple(_DENSE)
 #: With which transformers rounds master weights while it runs.
 _ONLINE = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online"}
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..formats.errors import shown
-from .adapter_gguf import interleaved_order
+from .adapter_gguf import interleaved_order, is_rotated
 from .config import MoEConfig
 from .llama import LlamaConfig
 from .rope_scaling import llama3_divisors
 
-_ROTATED = (".q_proj.weight", ".k_proj.weight", ".q_proj.bias", ".k_proj.bias", ".q_norm.weight", ".k_norm.weight")
+#: What else than the matrices of queries and keys has a row for each element of a head.
+_ROTATED = (".q_proj.bias", ".k_proj.bias", ".q_norm.weight", ".k_norm.weight")
 
 #: What a layer may have that those which train have not, and what it then is.
 _PLAIN: dict[str, object] = {
@@ -39,16 +40,14 @@ _PLAIN: dict[str, object] = {
 #: be stretched, a few of its roundings (2^-24) are as many times more as it is stretched by.
 _NEAR = 1e-4
 
+#: The error of a part that a model has in place of the usual: its name, what it is, and what it would be.
 _Other = Callable[[str, object, str], ValueError]
 
 
 def config_beside(config: LlamaConfig) -> MoEConfig:
     """The sizes of a model beside which an adapter is trained. Its context is what all of its layers see. ValueError
     for a model beside which none is, which names what it has."""
-
-    def other(name: str, value: object, usual: str) -> ValueError:
-        return ValueError(f"{name} is {shown(value)}; adapters are trained beside models with {usual}")
-
+    other = _other_for("adapters are trained beside")
     if config.num_experts:
         raise other("num_experts", config.num_experts, "0")
     _check_layers(config, config.ternary, other)
@@ -68,10 +67,7 @@ def config_beside(config: LlamaConfig) -> MoEConfig:
 def config_of_all(config: LlamaConfig) -> MoEConfig:
     """The options of a model of which all weights are trained, which this library's own then computes. Its context is
     what all of its layers see. ValueError for one that has something besides, which names it."""
-
-    def other(name: str, value: object, usual: str) -> ValueError:
-        return ValueError(f"{name} is {shown(value)}; all weights are trained of models with {usual}")
-
+    other = _other_for("all weights are trained of")
     _check_layers(config, False, other)
     _check_rope(config, ("none", "ntk", "llama3"), other)
     if config.o_bias:
@@ -90,10 +86,14 @@ def config_of_all(config: LlamaConfig) -> MoEConfig:
 def half_split(config: LlamaConfig, name: str, rows: np.ndarray) -> np.ndarray:
     """The rows of a tensor by its name in `LlamaConfig.shapes`, what is of queries or keys with half-split pairs, the
     order of folders: as they are, or a copy."""
-    if config.rope.layout == "half" or not name.endswith(_ROTATED):
+    if config.rope.layout == "half" or not (is_rotated(name) or name.endswith(_ROTATED)):
         return rows
     order = np.argsort(interleaved_order(config.head_dim))
     return rows.reshape(-1, len(order), *rows.shape[1:])[:, order].reshape(rows.shape)
+
+
+def _other_for(what: str) -> _Other:
+    return lambda name, value, usual: ValueError(f"{name} is {shown(value)}; {what} models with {usual}")
 
 
 def _check_layers(config: LlamaConfig, ternary: bool, other: _Other) -> None:

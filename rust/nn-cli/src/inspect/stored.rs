@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nn_core::format::gguf::MetadataValue;
 use nn_core::format::{Gguf, Table, Value, present, read_json};
-use nn_core::model::StoredModel;
+use nn_core::model::{StoredModel, is_dense_kind};
 use nn_core::{Error, Result};
 
 use super::row;
@@ -105,7 +105,7 @@ pub(super) fn describe_other(folder: &Path, why: Error) -> Result<Table> {
     let kind = config.get("model_type").and_then(Value::as_text);
     let model = match StoredModel::open(folder) {
         Ok(model) => model,
-        Err(error) if matches!(kind, Some("llama" | "qwen2" | "qwen3" | "bitnet" | "mistral")) => return Err(error),
+        Err(error) if kind.is_some_and(is_dense_kind) => return Err(error),
         Err(_) => return Err(why),
     };
     let mut content = Table::from([

@@ -58,6 +58,34 @@ pub(super) fn runs_of(sequences: impl IntoIterator<Item = (usize, usize)>) -> Ve
     found
 }
 
+/// What `factors`, those of a matrix by adapter, add to so many rows of a call, from one on: the runs of these, counted from that
+/// one, and what is added to each.
+pub(super) fn adapted_rows<'w>(
+    runs: &'w [Run],
+    factors: &'w [Option<LowRank>],
+    first: usize,
+    rows: usize,
+) -> impl Iterator<Item = (Run, &'w LowRank)> {
+    runs.iter().filter_map(move |run| {
+        let pair = factors.get(run.adapter)?.as_ref()?;
+        let (begin, end) = (run.first.max(first), (run.first + run.rows).min(first + rows));
+        (begin < end).then(|| (Run { first: begin - first, rows: end - begin, adapter: run.adapter }, pair))
+    })
+}
+
+/// y += what is added to these runs of x; `room` is as of [`LowRank::add`].
+pub(super) fn add_to<'w>(
+    adapted: impl IntoIterator<Item = (Run, &'w LowRank)>,
+    x: &Tensor,
+    room: &Tensor,
+    y: &Tensor,
+) -> Result<()> {
+    adapted.into_iter().try_for_each(|(run, pair)| {
+        let of_run = |rows: &Tensor| rows.narrow(0, run.first, run.rows);
+        pair.add(&of_run(x)?, room, &of_run(y)?)
+    })
+}
+
 /// Those of an engine, each with a number: 0 is that of sequences that name none.
 #[derive(Debug)]
 pub(super) struct Adapters {

@@ -3,7 +3,7 @@
 use nn_ffi::{Activation, Context, DType, Tensor, kernels};
 
 use super::biased_experts::BiasedRows;
-use super::low_rank::{LowRank, Run};
+use super::low_rank::{Run, adapted_rows, add_to};
 use super::weight_reader::Weight;
 use super::weights::{FeedForward, Gated, Layer, Mixture, SharedExpert};
 use crate::error::Result;
@@ -155,7 +155,8 @@ impl StoredLayers {
     /// Queries, keys and values of the normed rows, the first two with norms of their own where the model has them.
     pub(super) fn qkv(&self, layer: &Layer, x: &Tensor) -> Result<Heads> {
         if let Some(apart) = &self.apart {
-            let adapted = [&layer.q, &layer.k, &layer.v].into_iter().any(|weight| self.is_adapted(weight));
+            let adapted =
+                [&layer.q, &layer.k, &layer.v].into_iter().any(|weight| self.is_adapted(x.shape()[0], weight));
             match &layer.qk_norms {
                 Some(gains) => return self.normed_heads(apart, gains, layer, x),
                 None if adapted => return self.heads_apart(apart, layer, x),
@@ -222,7 +223,8 @@ impl StoredLayers {
         let inner = inner.narrow(0, 0, x.shape()[0])?;
         let (gate, up) = (&ffn.gate, &ffn.up);
         let (norm, eps) = (Some(&layer.post_norm), self.norm_eps);
-        let fused = self.activation == GateActivation::Silu && !self.is_adapted(gate) && !self.is_adapted(up);
+        let adapted = [gate, up].into_iter().any(|weight| self.is_adapted(x.shape()[0], weight));
+        let fused = self.activation == GateActivation::Silu && !adapted;
         match &self.factors {
             Some(factors) if !fused => self.gated_apart(ffn, factors, &layer.post_norm, x, &inner)?,
             _ => {
@@ -344,21 +346,13 @@ impl StoredLayers {
     ) -> Result<()> {
         product(rows, weight, None, bias, residual, y)?;
         let Some(room) = &self.low_rank else { return Ok(()) };
-        self.adapted(weight).try_for_each(|(run, pair)| {
-            let of_run = |rows: &Tensor| rows.narrow(0, run.first, run.rows);
-            pair.add(&of_run(rows)?, room, &of_run(y)?)
-        })
+        add_to(adapted_rows(&self.runs, &weight.low_rank, 0, rows.shape()[0]), rows, room, y)
     }
 
-    /// What is added to products with this weight, and to which rows.
-    fn adapted<'w>(&'w self, weight: &'w Weight) -> impl Iterator<Item = (Run, &'w LowRank)> {
-        let pair = move |run: &Run| Some((*run, weight.low_rank.get(run.adapter)?.as_ref()?));
-        self.runs.iter().filter_map(pair)
-    }
-
-    /// Whether something is. Where nothing is, a call may fuse products: the bits are the same.
-    fn is_adapted(&self, weight: &Weight) -> bool {
-        self.adapted(weight).next().is_some()
+    /// Whether something is added to products of so many rows with this weight. Where nothing is, a call may fuse them: the bits
+    /// are the same.
+    fn is_adapted(&self, rows: usize, weight: &Weight) -> bool {
+        adapted_rows(&self.runs, &weight.low_rank, 0, rows).next().is_some()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use nn_ffi::{Context, DType, Tensor, kernels};
 
-use super::low_rank::{LowRank, Run};
+use super::low_rank::{Run, adapted_rows, add_to};
 use super::stored_layers::Heads;
 use super::ternary_weights::{TernaryLayer, TernaryWeight};
 use crate::error::Result;
@@ -153,25 +153,13 @@ impl TernaryLayers {
         first: usize,
     ) -> Result<()> {
         let TernaryWeight { data, scale, .. } = weight;
-        let adapted = self.adapted(weight, first, x.shape()[0]);
+        let adapted: Vec<_> = adapted_rows(&self.runs, &weight.low_rank, first, x.shape()[0]).collect();
         let (Some(beside), false) = (&self.beside, adapted.is_empty()) else {
             return Ok(kernels::bitlinear_norm(x, gain, data, scale, residual, y, self.norm_eps)?);
         };
         let normed = gain.map(|gain| beside.normed(x, gain, self.norm_eps)).transpose()?;
         let rows = normed.as_ref().unwrap_or(x);
         kernels::bitlinear_norm(rows, None, data, scale, residual, y, self.norm_eps)?;
-        adapted.into_iter().try_for_each(|(begin, count, pair)| {
-            pair.add(&rows.narrow(0, begin, count)?, &beside.inner, &y.narrow(0, begin, count)?)
-        })
-    }
-
-    /// What is added to so many rows of the call, from one on: counted from that one, where it begins, and to how many.
-    fn adapted<'w>(&self, weight: &'w TernaryWeight, first: usize, rows: usize) -> Vec<(usize, usize, &'w LowRank)> {
-        let part = |run: &Run| {
-            let pair = weight.low_rank.get(run.adapter)?.as_ref()?;
-            let (begin, end) = (run.first.max(first), (run.first + run.rows).min(first + rows));
-            (begin < end).then(|| (begin - first, end - begin, pair))
-        };
-        self.runs.iter().filter_map(part).collect()
+        add_to(adapted, rows, &beside.inner, y)
     }
 }

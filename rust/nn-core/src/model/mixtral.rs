@@ -139,6 +139,11 @@ const DENSE: [Dense; 5] = [
     },
 ];
 
+/// Whether a `model_type` is that of a dense model whose folders are read here.
+pub fn is_dense_kind(name: &str) -> bool {
+    DENSE.iter().any(|kind| kind.name == name)
+}
+
 const MISTRAL: &str = "mistral";
 /// Of a Mistral's `config.json` that names none.
 const MISTRAL_WINDOW: usize = 4096;

@@ -49,7 +49,7 @@ pub(crate) use llama::is_norm;
 pub use llama::{Divided, GateActivation, LlamaConfig, QkNorm, Rope, RopeOptions, Scaling};
 pub use low_rank::{LORA_TARGETS, LowRankOptions};
 pub(crate) use mean::mean;
-pub use mixtral::{MixtralWeights, Weights, config_from_mixtral, config_to_mixtral};
+pub use mixtral::{MixtralWeights, Weights, config_from_mixtral, config_to_mixtral, is_dense_kind};
 pub(crate) use mixtral::{check_names, window_from_mixtral};
 pub use model_file::ModelFile;
 pub(crate) use packed::{Decoded, decode, packed};
