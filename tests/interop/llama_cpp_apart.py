@@ -7,19 +7,33 @@ the same thread llama.cpp then ends in an illegal instruction.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import llama_cpp as api
+
 from nncuda.bench import llama_cpp_side
 
 
+class _Side(llama_cpp_side.LlamaCpp):
+    def adapt(self, path: str) -> None:
+        """Puts the adapter of a GGUF file beside the model."""
+        adapter = api.llama_adapter_lora_init(self._model, path.encode())
+        if not adapter:
+            raise RuntimeError(f"llama.cpp cannot open {path} beside its model")
+        adapters = (api.llama_adapter_lora_p_ctypes * 1)(adapter)
+        if status := api.llama_set_adapters_lora(self._context, adapters, 1, (ctypes.c_float * 1)(1.0)):
+            raise RuntimeError(f"llama_set_adapters_lora returned {status}")
+
+
 class LlamaCpp:
-    """The methods of `llama_cpp_side.LlamaCpp`, with one worker thread: the one that calls it."""
+    """The methods of `_Side`, with one worker thread: the one that calls it."""
 
     def __init__(self, *arguments: Any) -> None:
         self._thread = ThreadPoolExecutor(1)
-        self._side = self._thread.submit(llama_cpp_side.LlamaCpp, *arguments).result()
+        self._side = self._thread.submit(_Side, *arguments).result()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._side, name)
