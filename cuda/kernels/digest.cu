@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(THREADS) digest_kernel(const T *x, int64_t *su
   for (int64_t i = thread; i < vectors; i += step) {
     alignas(16) T part[N];
     if constexpr (WIDE) {
-      *reinterpret_cast<uint4 *>(part) = reinterpret_cast<const uint4 *>(x)[i];
+      const uint4 vector = reinterpret_cast<const uint4 *>(x)[i];
+      memcpy(part, &vector, sizeof part);
     } else {
       part[0] = x[i];
     }

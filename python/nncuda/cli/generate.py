@@ -280,7 +280,7 @@ def _contiguous_pieces(
 ) -> Iterator[str]:
     """The continuation by the layers that train; a wrong prompt is refused before the model is loaded."""
     tokenizer = checkpoint.tokenizer
-    ids = prompt_ids(prompt, as_ids, checkpoint.config.vocab_size, tokenizer, checkpoint.folder)
+    ids = prompt_ids(prompt, as_ids, checkpoint.config.vocab_size, tokenizer, checkpoint.path)
     model = load()
     if max_tokens is None:
         max_tokens = min(_USUAL_TOKENS, room(model, len(ids)))

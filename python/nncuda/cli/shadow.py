@@ -91,7 +91,7 @@ def shadow(
     checkpoint = None if model is None else Checkpoint(resolve_checkpoint(model, "best" if best else "last"))
     ids = None
     if prompt is not None and checkpoint is not None:
-        ids = prompt_ids(prompt, as_ids, checkpoint.config.vocab_size, checkpoint.tokenizer, checkpoint.folder)
+        ids = prompt_ids(prompt, as_ids, checkpoint.config.vocab_size, checkpoint.tokenizer, checkpoint.path)
     with Context(device, threads=threads) as ctx:
         if isa is not None:
             if ctx.device != "cpu":

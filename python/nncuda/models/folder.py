@@ -29,16 +29,16 @@ class ModelFolder(ModelWeights):
     what was opened."""
 
     def __init__(self, folder: str | os.PathLike[str]):
-        self.folder = self.path = Path(folder)
-        if not self.folder.is_dir():
-            raise unreadable(folder, "is not a folder", errno.ENOTDIR if self.folder.exists() else errno.ENOENT)
-        check_no_adapter(self.folder)
-        with told_of(self.folder / "config.json"):
-            values = read_json(self.folder / "config.json")
+        self.path = Path(folder)
+        if not self.path.is_dir():
+            raise unreadable(folder, "is not a folder", errno.ENOTDIR if self.path.exists() else errno.ENOENT)
+        check_no_adapter(self.path)
+        with told_of(self.path / "config.json"):
+            values = read_json(self.path / "config.json")
             self.config = config_from_mixtral(values)
             self.window = window_from_mixtral(values)
-        self.files: SafetensorsFolder = read_safetensors_folder(self.folder)
-        with told_of(self.folder):
+        self.files: SafetensorsFolder = read_safetensors_folder(self.path)
+        with told_of(self.path):
             self.tensors = parameters_from_mixtral(self.files, self.config.tie_embeddings)
             layout = ParameterLayout(self.config)
             check_names(self.tensors, layout.shapes())

@@ -21,6 +21,7 @@ from ..layers import RopeTables
 from .packed import PackedTernary, packed
 from .stored import StoredModel
 from .trainable import config_beside, half_split
+from .transformer import check_finite
 
 _PIECE = 1 << 24  # bytes of a tensor that are looked at together
 
@@ -62,7 +63,10 @@ class FrozenBase:
         for first in range(0, len(rows), step):
             piece = np.ascontiguousarray(rows[first : first + step])
             digest.update(piece)
-            self._check_finite(tensor, first, piece)
+            if (dtype := FORMATS[tensor.format].numpy) is not None:
+                numbers = piece.view(dtype)
+                with told_of(self.stored.path):
+                    check_finite(tensor.name, numbers if len(tensor.shape) > 1 else numbers[0], first)
             release(rows[first : first + step])
 
     def record(self) -> dict[str, object]:
@@ -98,16 +102,3 @@ class FrozenBase:
     def _names(self) -> list[str]:
         tied = self.config.tie_embeddings
         return [name for name in self.stored.config.shapes() if not (tied and name == "lm_head.weight")]
-
-    def _check_finite(self, tensor: StoredTensor, first: int, rows: np.ndarray) -> None:
-        dtype = FORMATS[tensor.format].numpy
-        if dtype is None:
-            return
-        numbers = rows.view(dtype)
-        wrong = ~np.isfinite(numbers)
-        if wrong.any():
-            row, column = map(int, np.unravel_index(int(wrong.argmax()), numbers.shape))
-            at = [first + row, column] if len(tensor.shape) > 1 else [column]
-            raise FormatError(
-                self.stored.path, f"tensor {tensor.name} is not finite, first at {at} ({numbers[row, column]:g})"
-            )

@@ -420,3 +420,13 @@ def check_names(given: Mapping[str, object], expected: Mapping[str, object]) -> 
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise ValueError(f"tensors {problem}: {', '.join(names[:3])}{more}")
+
+
+def check_finite(name: str, array: np.ndarray, first: int = 0) -> None:
+    """Raises ValueError for the first value that is not finite; `array` is what begins at row `first` of the tensor of
+    that name."""
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        at = np.unravel_index(int(wrong.argmax()), array.shape)
+        place = [first + int(at[0]), *map(int, at[1:])]
+        raise ValueError(f"tensor {name} is not finite, first at {place} ({array[at]:g})")

@@ -79,30 +79,30 @@ class AdapterCheckpoint:
     tokenizer = None
 
     def __init__(self, folder: str | os.PathLike[str]):
-        self.folder = Path(folder)
-        if not present(self.folder / "training.json"):
-            raise missing_file(self.folder, "has no training.json: it can be run, but not trained further")
-        self.training = read_training_state(self.folder / "training.json")
+        self.path = Path(folder)
+        if not present(self.path / "training.json"):
+            raise missing_file(self.path, "has no training.json: it can be run, but not trained further")
+        self.training = read_training_state(self.path / "training.json")
         if self.training.base is None:
-            raise FormatError(self.folder / "training.json", "has no base, beside which an adapter is trained")
+            raise FormatError(self.path / "training.json", "has no base, beside which an adapter is trained")
         base = str(self.training.base["folder"])
         if not present(Path(base)):
-            raise FormatError(self.folder, f"is an adapter of {shown(base)}, which is not there: put it back")
+            raise FormatError(self.path, f"is an adapter of {shown(base)}, which is not there: put it back")
         self.base = FrozenBase(base)
         self.config: MoEConfig = self.base.config
-        adapter = Adapter.open(self.folder, self.base.stored.config)
+        adapter = Adapter.open(self.path, self.base.stored.config)
         self._options = adapter_options(self.training.train)
         self.layout = LowRankLayout(self.config, self._options)
         if (adapter.rank, adapter.scale) != (self._options.rank, self._options.scale):
             raise FormatError(
-                self.folder / CONFIG,
+                self.path / CONFIG,
                 f"has r {adapter.rank} and a scale of {adapter.scale:g}; training.json makes them "
                 f"{self._options.rank} and {self._options.scale:g}",
             )
         matrices = self.layout.matrices()
         if set(matrices) != set(adapter.factors):
             (name, *_) = sorted(set(matrices) ^ set(adapter.factors))
-            raise FormatError(self.folder, f"its options and its factors differ: one of them alone has {name}")
+            raise FormatError(self.path, f"its options and its factors differ: one of them alone has {name}")
         #: The factors by the names of the layout.
         self.tensors: Mapping[str, np.ndarray] = {
             ours: part.numbers()
@@ -111,11 +111,11 @@ class AdapterCheckpoint:
         }
         for name, array in self.tensors.items():
             if array.dtype != np.float32:
-                raise FormatError(self.folder, f"tensor {name} is in {array.dtype}; what is trained is in f32")
+                raise FormatError(self.path, f"tensor {name} is in {array.dtype}; what is trained is in f32")
 
     def moments(self) -> SafetensorsFile:
         """The file of the moments, checked but for the values of f32 and bf16."""
-        return open_moments(self.folder / "optimizer.safetensors", self.layout, self.training.train.moments)
+        return open_moments(self.path / "optimizer.safetensors", self.layout, self.training.train.moments)
 
     def trainer(
         self,
@@ -133,14 +133,14 @@ class AdapterCheckpoint:
             admit(self.config, train)
         self._check_base()
         model = LowRankTransformer(ctx, self.base, self._options, seed=None)
-        with told_of(self.folder):
+        with told_of(self.path):
             model.load_arrays(self.tensors)
         try:
             trainer = Trainer(model, train)
         except ValueError as error:
             if changes:  # perhaps of these, and not of the file
                 raise
-            raise FormatError(self.folder / "training.json", str(error)) from error
+            raise FormatError(self.path / "training.json", str(error)) from error
         trainer.moments.load(moments)
         trainer.restore(self.training.step, self.training.loss_scaling)
         return trainer

@@ -94,14 +94,14 @@ class Checkpoint(ModelFolder):
 
     def __init__(self, folder: str | os.PathLike[str]):
         super().__init__(folder)
-        path = self.folder / "tokenizer.model"
+        path = self.path / "tokenizer.model"
         self.tokenizer = Tokenizer.load(path) if present(path) else None
-        path = self.folder / "training.json"
+        path = self.path / "training.json"
         self.training = read_training_state(path) if present(path) else None
 
     def untrainable(self) -> FormatError:
         """What to raise for a folder that has a model alone."""
-        return missing_file(self.folder, "has no training.json: it can be run, but not trained further")
+        return missing_file(self.path, "has no training.json: it can be run, but not trained further")
 
     @property
     def layout(self) -> Layout:
@@ -112,7 +112,7 @@ class Checkpoint(ModelFolder):
         """The file of the moments, checked but for the values of f32 and bf16."""
         if self.training is None:
             raise self.untrainable()
-        return open_moments(self.folder / "optimizer.safetensors", self.layout, self.training.train.moments)
+        return open_moments(self.path / "optimizer.safetensors", self.layout, self.training.train.moments)
 
     def trainer(
         self,
@@ -150,7 +150,7 @@ class Checkpoint(ModelFolder):
         except ValueError as error:
             if changes:  # perhaps of these, and not of the file
                 raise
-            raise FormatError(self.folder / "training.json", str(error)) from error
+            raise FormatError(self.path / "training.json", str(error)) from error
         trainer.moments.load(moments)
         trainer.restore(self.training.step, self.training.loss_scaling)
         return trainer

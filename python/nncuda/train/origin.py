@@ -17,6 +17,7 @@ from ..formats.regular import open_regular
 from ..layers import ExpertParallel
 from ..models import MoEConfig, MoETransformer, ParameterLayout
 from ..models.model_file import ModelFile
+from ..models.transformer import check_finite
 from ..tokenizer.carried import CarriedTokenizer
 from .checkpoint import Checkpoint, TrainingState, resolve_checkpoint
 from .config import TrainConfig
@@ -116,7 +117,7 @@ class Origin(Beginning):
             with told_of(self._moments.path):
                 for name in self._moments:
                     if self._moments.dtype(name).kind != "u":
-                        _check_finite(name, self._moments[name])
+                        check_finite(name, self._moments[name])
             digest = hashlib.sha256()
             with open_regular(self._moments.path) as file:
                 while piece := file.read(1 << 20):
@@ -195,13 +196,6 @@ def _digest_of_finite(tensors: Mapping[str, np.ndarray], layout: ParameterLayout
         array = tensors[spec.name]
         if array.dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
             raise ValueError(f"tensor {spec.name} has dtype {array.dtype}; weights are floating-point numbers")
-        _check_finite(spec.name, array)
+        check_finite(spec.name, array)
         digest.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1))
     return digest.hexdigest()
-
-
-def _check_finite(name: str, array: np.ndarray) -> None:
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        at = list(map(int, np.unravel_index(int(wrong.argmax()), array.shape)))
-        raise ValueError(f"tensor {name} is not finite, first at {at} ({array[tuple(at)]:g})")

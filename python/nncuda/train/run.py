@@ -212,7 +212,7 @@ class TrainingRun:
         if rest is not None and held_out is not None:
             check_digest(folder, "held_out", held_out, rest)
         trainer = checkpoint.trainer(ctx, admit, None if after == state.train else asdict(after), comm, expert_parallel)
-        tokenizer = CarriedTokenizer.of(checkpoint.folder) if isinstance(checkpoint, Checkpoint) else None
+        tokenizer = CarriedTokenizer.of(checkpoint.path) if isinstance(checkpoint, Checkpoint) else None
         run = cls(folder, trainer, windows, rest, tokenizer, state.data_position, state.seconds)
         if extends:
             if run._first:
