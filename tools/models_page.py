@@ -43,8 +43,8 @@ logits are transformers', or the option is refused (`tests/interop/test_families
 gpt-oss' folders may have their experts in 4 bits, as they are published, or as transformers writes them: either is made
 into the rows of the products when it is loaded, so such experts never lie in the file's pages. llama.cpp puts the ends
 of its YaRN at whole numbers, where the model has none; this engine computes what the folder says, of GGUF files, too.
-Ranks do not divide experts with biases among them, and `nncuda quantize` does not write those in 4 bits anew: both are
-refused by name.
+Ranks do not divide experts with biases among them: that is refused by name. `nncuda quantize` leaves experts in 4 bits
+as they are and rounds the rest.
 
 Keys and values that have left every window of a layer stay in the cache's pages until their sequence drops them.
 

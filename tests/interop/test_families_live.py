@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from family_models import FAMILIES
+from family_models import FAMILIES, pack_experts
 from llama_cases import GREEDY, prompt
 from safetensors.numpy import save_file
 from test_families_recorded import RECORD, check_folder, folder
@@ -29,17 +30,33 @@ def record() -> Iterator[dict[str, np.ndarray]]:
     yield {}
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_transformers(tmp_path: Path, name: str, record: dict[str, np.ndarray]) -> None:
-    path, ids = folder(tmp_path, name), prompt(FAMILIES[name])
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+def theirs(path: Path, name: str, **options: Any) -> dict[str, np.ndarray]:
+    """What transformers says of the model in a folder, by the name of its case."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, attn_implementation="eager", **options
+    ).float()
+    ids = prompt(FAMILIES[name])
     given = torch.tensor([ids])
     with torch.no_grad():
         logits = model(input_ids=given).logits[0].numpy()
         written = model.generate(given, max_new_tokens=GREEDY, do_sample=False, eos_token_id=None, pad_token_id=0)
-    found = {f"{name}.logits": logits[-8:].copy(), f"{name}.tokens": written[0, len(ids) :].numpy().astype(np.int32)}
+    return {f"{name}.logits": logits[-8:].copy(), f"{name}.tokens": written[0, len(ids) :].numpy().astype(np.int32)}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_transformers(tmp_path: Path, name: str, record: dict[str, np.ndarray]) -> None:
+    path = folder(tmp_path, name)
+    found = theirs(path, name)
     check_folder(path, name, found)
     record |= found
+
+
+def test_published_experts(tmp_path: Path) -> None:
+    """gpt-oss with its experts in 4 bits, of which transformers makes bf16 without a loss where it has no kernels."""
+    packed = tmp_path / "mxfp4"
+    pack_experts(folder(tmp_path, "gpt_oss"), packed)
+    found = theirs(packed, "gpt_oss", quantization_config=transformers.Mxfp4Config(dequantize=True))
+    check_folder(packed, "gpt_oss", found)
 
 
 def test_write_what_was_found(record: dict[str, np.ndarray]) -> None:

@@ -14,15 +14,12 @@ from safetensors.numpy import load_file, save_file
 
 from nncuda import Context, kernels
 from nncuda.bench.random_model import write_folder
-from nncuda.convert.quantize import file_metadata, quantize_model
+from nncuda.convert.quantize import quantize_model
 from nncuda.formats import FormatError
-from nncuda.formats.block_formats import FORMATS
-from nncuda.formats.gguf_writer import NewTensor, write_gguf
 from nncuda.infer.divided_experts import DividedExperts
 from nncuda.infer.engine import Engine
 from nncuda.models.families import FAMILIES as ALL
 from nncuda.models.families import NEUTRAL_OPTIONS
-from nncuda.models.gguf_names import gguf_name
 from nncuda.models.llama_folder import config_from_folder, options_of
 from nncuda.models.rope_scaling import yarn_divisors
 from nncuda.models.stored import StoredModel
@@ -112,13 +109,8 @@ def test_published_experts_are_the_numbers_of_their_blocks(packed: Path, ctx: Co
 
 
 def test_published_experts_have_the_same_bits_in_a_gguf_file(packed: Path, tmp_path: Path, ctx: Context) -> None:
-    model = StoredModel.open(packed)
-    moved = (".post_attention_layernorm.", ".self_attn.post_norm.")  # gpt-oss' norm has the name of Gemma's
-    names = [gguf_name(name.replace(*moved)) for name in model.tensors]
-    new = [NewTensor(name, part.format, part.shape) for name, part in zip(names, model.tensors.values(), strict=True)]
-    with write_gguf(tmp_path / "m.gguf", file_metadata(model, FORMATS["mxfp4"]), new) as writer:
-        for name, part in zip(names, model.tensors.values(), strict=True):
-            writer.write(name, part.bytes().reshape(-1))
+    formats = quantize_model(StoredModel.open(packed), tmp_path / "m.gguf", "f32", ctx)
+    assert set(formats.values()) == {"f32", "mxfp4"}
     wanted = logits(packed, ctx, context=256)
     np.testing.assert_array_equal(logits(tmp_path / "m.gguf", ctx, context=256), wanted)
     # They are the numbers of 4 bits nearest to those of the folder in f32, so not far from its logits.

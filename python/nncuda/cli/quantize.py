@@ -44,7 +44,7 @@ def quantize(
     IN is a Hugging Face folder of a Llama or Mixtral, a checkpoint, a run (its last checkpoint), or a GGUF file in f32,
     f16 or bf16. Norms, biases and routers become f32. A matrix whose rows are not whole blocks of the format gets
     another format: q4_0 for q2_k and q3_k, q5_0 for q4_k, q5_1 for q5_k, q8_0 for q6_k, and f16 if the rows are not
-    even a multiple of 32.
+    even a multiple of 32. Experts in mxfp4, as gpt-oss' are published, stay as they are.
     """
     require_room(out, force)
     opened = StoredModel.open(model)

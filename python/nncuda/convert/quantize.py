@@ -146,16 +146,20 @@ def quantize_model(
 ) -> dict[str, str]:
     """Writes `model` to the GGUF file `path`, in one step, and returns the format of each tensor by name.
 
-    `progress` is called with the number of elements done after each piece. FormatError when the model is stored in
-    blocks already, has a weight that is not finite, or that f16 cannot hold, or a rotary embedding or windows that GGUF
-    files have no words for.
+    `progress` is called with the number of elements done after each piece. What is in a format that is read alone, such
+    as gpt-oss' experts in mxfp4, stays as it is. FormatError when the model is stored in other blocks already, has a
+    weight that is not finite, or that f16 cannot hold, or a rotary embedding or windows that GGUF files have no words
+    for.
     """
     if model.config.ternary:
         raise FormatError(model.path, "has ternary weights; nncuda convert writes them in other forms")
     config, formats = model.config, choose_formats(model.config, format_name, output_format)
     for name in formats:
         stored = model.tensors.parts(name)[0]
-        if FORMATS[stored.format].numpy is None:
+        if FORMATS[stored.format].numpy is not None:
+            continue
+        formats[name] = stored.format
+        if FORMATS[stored.format].stores:
             raise FormatError(
                 model.path,
                 f"tensor {stored.name} is in {stored.format} already; what is rounded here is f32, f16 or bf16",
@@ -173,6 +177,11 @@ def quantize_model(
     with write_gguf(path, file_metadata(model, FORMATS[format_name]), new) as writer:
         for name in formats:
             for part in model.tensors.parts(name):
+                if FORMATS[part.format].numpy is None:
+                    writer.write(_name_in_file(name, config), part.bytes())
+                    if progress is not None:
+                        progress(part.elements)
+                    continue
                 for piece in pieces(part, config):
                     check_finite(model.path, part, piece)
                     if config.norms_less_one and is_norm(name):
