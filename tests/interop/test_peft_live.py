@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ if os.environ.get("NNCUDA_INTEROP") != "live":
 import peft
 import torch
 import transformers
+from transformers.quantizers import quantizer_bitnet
 
 RANK, ALPHA = 3, 5.0
 CONFIG = {
@@ -30,12 +32,25 @@ CONFIG = {
 #: The parts that a Llama has not.
 PARTS: dict[str, dict[str, object]] = {
     "Llama": {}, "Qwen2": {"qkv_bias": True, "tie_embeddings": True}, "Qwen3": {"qk_norm": True},
+    "BitNet": {"ternary": True, "squared_relu": True, "tie_embeddings": True, "head_dim": 8},
 }  # fmt: skip
+#: By how much one activation that is rounded to the neighbour of its 8 bits may move a gradient: 1/127 of the largest
+#: of its row. Two programs, or two precisions of one, differ so where a number lies half-way.
+STEP = 1 / 127
+
+
+@pytest.fixture(autouse=True)
+def _without_accelerate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """BitNet as it is written: no compiler, and no look for a package that a model in one piece does not use."""
+    monkeypatch.setattr(quantizer_bitnet, "is_accelerate_available", lambda: True)
+    with torch._dynamo.config.patch(disable=True):
+        yield
 
 
 def theirs(base: Path, adapter: Path, dtype: torch.dtype) -> peft.PeftModel:
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=dtype, attn_implementation="eager")
-    return peft.PeftModel.from_pretrained(model, adapter, is_trainable=True).to(dtype)
+    adapted = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
+    return torch.nn.Module.to(adapted, dtype)  # a quantised model refuses, though as a module it can be converted
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -74,7 +89,8 @@ def test_loss_and_gradients(ctx: nncuda.Context, tmp_path: Path, name: str) -> N
         exact = found[torch.float64]
         return max(float(np.linalg.norm(gradients[key] - exact[key]) / np.linalg.norm(exact[key])) for key in exact)
 
-    assert worst(ours) <= 2 * worst(found[torch.float32])
+    print(f"{name}: {worst(ours):.1e} here, {worst(found[torch.float32]):.1e} there")
+    assert worst(ours) <= max(2 * worst(found[torch.float32]), STEP if name == "BitNet" else 0.0)
 
 
 def test_what_peft_begins_with_and_saves(ctx: nncuda.Context, tmp_path: Path) -> None:
