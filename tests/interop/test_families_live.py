@@ -17,6 +17,12 @@ from family_models import FAMILIES, pack_experts
 from llama_cases import GREEDY, prompt
 from safetensors.numpy import save_file
 from test_families_recorded import RECORD, check_folder, folder
+from test_llama import check_tokens, exact
+
+import nncuda
+from nncuda.infer.engine import Engine
+from nncuda.infer.language_model import LanguageModel
+from nncuda.models.stored import StoredModel
 
 if os.environ.get("NNCUDA_INTEROP") != "live":
     pytest.skip("runs in `make interop`, which installs the other programs", allow_module_level=True)
@@ -51,12 +57,17 @@ def test_transformers(tmp_path: Path, name: str, record: dict[str, np.ndarray]) 
     record |= found
 
 
-def test_published_experts(tmp_path: Path) -> None:
-    """gpt-oss with its experts in 4 bits, of which transformers makes bf16 without a loss where it has no kernels."""
+def test_published_experts(ctx: nncuda.Context, tmp_path: Path) -> None:
+    """gpt-oss with its experts in 4 bits, of which transformers makes bf16 without a loss where it has no kernels: the
+    logits of the numbers that we read, and along its tokens no other choice than rounding activations explains."""
     packed = tmp_path / "mxfp4"
     pack_experts(folder(tmp_path, "gpt_oss"), packed)
     found = theirs(packed, "gpt_oss", quantization_config=transformers.Mxfp4Config(dequantize=True))
-    check_folder(packed, "gpt_oss", found)
+    stored, ids = StoredModel.open(packed), prompt(FAMILIES["gpt_oss"])
+    logits = Engine(exact(ctx, stored), ctx, cache_format="f32").logits(ids)[-8:]
+    assert np.abs(logits - found["gpt_oss.logits"]).max() < 1e-3
+    with LanguageModel.load(packed, threads=1, cache_format="f32") as model:
+        check_tokens(model, ids, found["gpt_oss.tokens"], "gpt_oss")
 
 
 def test_write_what_was_found(record: dict[str, np.ndarray]) -> None:
