@@ -222,10 +222,11 @@ static void gemm_task(void *arg, int64_t i, int32_t worker) {
   nn_stream_fence();
 }
 
-/* A residual in place, with nothing between it and the sum, is beta = 1. */
+/* A residual in place, with nothing between it and the sum, is beta = 1. (Where C is a piece of a workspace whose size is
+ * being found, it is null: no residual lies there.) */
 NN_PLAIN static nn_gemm_args simplified(const nn_gemm_args *args) {
   nn_gemm_args x = *args;
-  if (x.residual == x.c && x.activation == NNCUDA_ACTIVATION_NONE && x.bias == NULL) {
+  if (x.residual != NULL && x.residual == x.c && x.activation == NNCUDA_ACTIVATION_NONE && x.bias == NULL) {
     x.residual = NULL;
     x.beta = 1.0f;
   }

@@ -42,6 +42,13 @@ def test_gated_products_have_the_bits_of_their_parts(isa: str, dtype: str, sizes
         check_gate(ctx, dtype, *sizes)
 
 
+@pytest.mark.parametrize("isa", [isa for isa in available_isas() if isa != "baseline"])
+def test_a_large_gated_product_takes_the_workspace_that_it_states(isa: str) -> None:
+    """One that is written past the caches, with sums in two pieces."""
+    with nncuda.Context("cpu", isa=isa) as ctx:
+        check_gate(ctx, "f32", (1000, 1048), 2048, 2048, 1024)
+
+
 @pytest.mark.parametrize("isa", available_isas())
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("sizes", NORMED, ids=str)
