@@ -15,7 +15,7 @@ import numpy as np
 
 from ..device import Context, Tensor
 from ..formats.block_formats import FORMATS, StoredTensor
-from ..formats.errors import FormatError, told_of
+from ..formats.errors import told_of
 from ..formats.mapped import release
 from ..layers import RopeTables
 from .packed import PackedTernary, packed
