@@ -222,8 +222,8 @@ static void gemm_task(void *arg, int64_t i, int32_t worker) {
   nn_stream_fence();
 }
 
-/* A residual in place, with nothing between it and the sum, is beta = 1. (Where C is a piece of a workspace whose size is
- * being found, it is null: no residual lies there.) */
+/* A residual in place, with nothing between it and the sum, is beta = 1. (C may be null: a piece of a workspace whose
+ * size is being found. No residual lies there.) */
 NN_PLAIN static nn_gemm_args simplified(const nn_gemm_args *args) {
   nn_gemm_args x = *args;
   if (x.residual != NULL && x.residual == x.c && x.activation == NNCUDA_ACTIVATION_NONE && x.bias == NULL) {

@@ -57,9 +57,10 @@ typedef struct nn_machine {
 /*
  * The workspace of a call: memory that its kernel has until it returns, uninitialised. A kernel that needs one lays it
  * out in a function of its own, piece by piece with nn_workspace_piece. That function runs twice: before the call,
- * without memory, which gives the size (all that a context that measures has to know), and in the kernel, for the
- * pieces. So a kernel takes exactly what it states. The layout depends on the sizes and options of the call and on the
- * machine, never on data: where data decides, it is the most that the sizes allow.
+ * without memory, which gives the size, and in the kernel, for the pieces. So a kernel takes exactly what it states; a
+ * context that measures, where no kernel runs, makes sure of it (run.c). The layout depends on the sizes and options of
+ * the call and on the machine, never on data: where data decides, it is the most that the sizes allow. Nor does it
+ * depend on which pointers are alike, since pieces have none while the size is being found.
  */
 typedef struct nn_workspace {
   const nn_machine *machine;

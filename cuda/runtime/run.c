@@ -66,9 +66,25 @@ int32_t nn_workspace_take(nncuda_ctx *ctx, size_t bytes) {
   return NNCUDA_SUCCESS;
 }
 
+/* Lays a call out again, now with memory, as its kernel would: that may take no more than was stated. */
+static int32_t check_workspace(nncuda_ctx *ctx, const nn_record *record) {
+  const size_t stated = ctx->workspace.capacity;
+  ctx->workspace.capacity = SIZE_MAX;
+  if (ctx->layout[record->op] != NULL) {
+    ctx->layout[record->op](record->args, &ctx->workspace);
+  }
+  return ctx->workspace.used <= stated
+             ? NNCUDA_SUCCESS
+             : nn_fail(ctx, NNCUDA_ERROR_INTERNAL, "takes a workspace of %zu bytes where it had stated %zu",
+                       ctx->workspace.used, stated);
+}
+
 int32_t nn_run_kernel(nncuda_ctx *ctx, const nn_record *record) {
   const uint64_t float_control = float_control_enter();
   int32_t status = nn_workspace_take(ctx, nn_workspace_bytes(ctx, record));
+  if (status == NNCUDA_SUCCESS && ctx->engine->measures) {
+    status = check_workspace(ctx, record);
+  }
   if (status == NNCUDA_SUCCESS) {
     status = ctx->kernel[record->op](ctx, record->args);
   }
