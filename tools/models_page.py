@@ -33,6 +33,10 @@ and in GGUF files {formats}.
 Every family gives transformers' logits in f32 within 1e-3 on a small model, and the same 200 greedy tokens
 (`make interop`; `tests/interop/test_families_recorded.py`).
 
+Its GGUF file in q8_0, as `nncuda quantize` writes it, runs in llama.cpp, too: either program is as far from exact
+arithmetic as the other, within a quarter, and so it is with an adapter that `nncuda adapter` writes
+(`tests/interop/test_families_llama_cpp_live.py`, which names the options of folders that llama.cpp does not have).
+
 **Refused by name, never run wrongly**: a model of another family; sliding windows that are narrower than the context
 in families without them in the table; blocks that differ in another way than that (`layer_types`,
 `decoder_sparse_step`, `mlp_only_layers`); activations other than those above; an option of `config.json`, or a key of
