@@ -11,8 +11,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from nncuda.bench import random_tokenizer
 from nncuda.formats.gguf_writer import write_gguf
 from nncuda.tokenizer import train_tokenizer
+from nncuda.tokenizer.cuts import CUTS
 from nncuda.tokenizer.folder import tokenizer_from_folder
-from nncuda.tokenizer.json_tokenizer import CUTS
 from nncuda.tokenizer.to_gguf import tokenizer_metadata
 
 TEXTS = (
@@ -57,7 +57,7 @@ def make_folder(folder: Path, kind: str) -> None:
     if kind == "unigram":
         (folder / "tokenizer.model").write_bytes(train_tokenizer(lines, vocab_size=600))
         return
-    tokenizer = Tokenizer(models.BPE(ignore_merges=CUTS[kind][1]))
+    tokenizer = Tokenizer(models.BPE(ignore_merges=CUTS[kind].whole_words))
     # As published models of these kinds have it: the expression of GPT-2 is what ByteLevel cuts by when it is let.
     steps: dict[str, list[Any]] = {
         "gpt-2": [pre_tokenizers.ByteLevel(add_prefix_space=False)],
@@ -66,7 +66,7 @@ def make_folder(folder: Path, kind: str) -> None:
             pre_tokenizers.ByteLevel(add_prefix_space=False),
         ],
         "llama-bpe": [
-            pre_tokenizers.Split(Regex(CUTS["llama-bpe"][0][0]), "isolated"),
+            pre_tokenizers.Split(Regex(CUTS["llama-bpe"].expressions[0]), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ],
     }
