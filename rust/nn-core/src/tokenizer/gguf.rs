@@ -194,12 +194,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    fn byte_level(
-        &self,
-        tokens: &[&'a str],
-        kinds: &[i128],
-        cut: &'static Cut,
-    ) -> Result<super::json::JsonTokenizer> {
+    fn byte_level(&self, tokens: &[&'a str], kinds: &[i128], cut: &'static Cut) -> Result<super::json::JsonTokenizer> {
         let of =
             |kind: i128| tokens.iter().zip(kinds).filter(move |(_, k)| **k == kind).map(|(&token, _)| token).collect();
         let parts = ByteLevelParts {

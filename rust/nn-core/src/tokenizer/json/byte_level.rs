@@ -123,7 +123,7 @@ pub(in crate::tokenizer) fn byte_level_bpe(parts: ByteLevelParts<'_>, source: &P
         let model = BPE::builder().vocab_and_merges(ids, merges).ignore_merges(parts.cut.whole_words).build()?;
         let mut library = Library::new(model.into());
         if parts.cut.nfc {
-            library.with_normalizer(Some(Normalizers::of(NFC.into())));
+            library.with_normalizer(Some(Normalizers::of(NFC.into())))?;
         }
         let cut = |expression: &&str| -> tokenizers::Result<PreTokenizerStep> {
             let pattern = Expression::new(expression)?;
