@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from nncuda.bench import random_tokenizer
@@ -96,3 +98,22 @@ def write(path: Path, values: dict[str, Any]) -> None:
     """A GGUF file without tensors."""
     with write_gguf(path, values, []):
         pass
+
+
+#: The ways to cut by their names, with merges over all places where they differ (tests/tokenizer).
+CUT_CASES = json.loads((Path(__file__).parents[1] / "tokenizer" / "cuts.json").read_text(encoding="ascii"))
+
+
+def cut_metadata(name: str) -> dict[str, Any]:
+    """The metadata of a GGUF file that cuts text by a name."""
+    values = _MODEL | CUT_CASES["metadata"] | {"tokenizer.ggml.pre": name}
+    return values | {"tokenizer.ggml.token_type": np.array(values["tokenizer.ggml.token_type"], np.int32)}
+
+
+def differs(name: str, text: str) -> bool:
+    """Whether llama.cpp has another rule than the model's own file: it does not normalise, and where words are cut at
+    capitals, it takes no marks, and letters beyond ASCII for both large and small."""
+    if CUTS[name].nfc:
+        return not unicodedata.is_normalized("NFC", text)
+    letters = [letter for letter in text if unicodedata.category(letter) in ("Lu", "Lt", "Mn", "Mc")]
+    return name in ("gpt-4o", "tekken") and not "".join(letters).isascii()
