@@ -159,8 +159,8 @@ func TestCutsGiveWhatTheLibraryGives(t *testing.T) {
 			IDs    [][]int32
 		}
 	}
-	readFixture(t, "cuts.json", &given)
-	entries := must.Get(formats.ReadJSON(filepath.Join(fixtures, "cuts.json")))(t).Get("metadata").(*formats.Object)
+	readFixture(t, "cuts/cases.json", &given)
+	entries := must.Get(formats.ReadJSON(filepath.Join(fixtures, "cuts", "cases.json")))(t).Get("metadata").(*formats.Object)
 	if len(given.Cuts) < 8 || len(given.Texts) < 10 {
 		t.Fatal(len(given.Cuts), "cuts,", len(given.Texts), "texts")
 	}

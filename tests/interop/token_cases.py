@@ -101,7 +101,7 @@ def write(path: Path, values: dict[str, Any]) -> None:
 
 
 #: The ways to cut by their names, with merges over all places where they differ (tests/tokenizer).
-CUT_CASES = json.loads((Path(__file__).parents[1] / "tokenizer" / "cuts.json").read_text(encoding="ascii"))
+CUT_CASES = json.loads((Path(__file__).parents[1] / "tokenizer" / "cuts" / "cases.json").read_text(encoding="ascii"))
 
 
 def cut_metadata(name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     python tests/tokenizer/cuts_generate.py
 
-README.md beside this file says what `cuts.json` holds.
+README.md beside this file says what `cuts/cases.json` holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 from nncuda.tokenizer.cuts import CUTS
 
-PATH = Path(__file__).parent / "cuts.json"
+PATH = Path(__file__).parent / "cuts" / "cases.json"
 
 #: Each is one token where no cut goes through it: what lies on both sides of the places where cuts differ.
 SPANS = (

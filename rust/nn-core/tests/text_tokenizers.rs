@@ -165,7 +165,7 @@ fn ids_outside_the_vocabulary() {
 /// The ways to cut that GGUF files have names for.
 #[test]
 fn cuts_give_what_the_library_gives() {
-    let given = json("cuts.json");
+    let given = json("cuts/cases.json");
     let (cuts, texts) = (given["cuts"].as_object().unwrap(), given["texts"].as_array().unwrap());
     assert!(cuts.len() >= 8 && texts.len() >= 10);
     for cut in cuts.values() {
