@@ -52,6 +52,9 @@ as they are and rounds the rest.
 
 Keys and values that have left every window of a layer stay in the cache's pages until their sequence drops them.
 
+A file's tokenizer is that of its metadata, with the cuts and normalisers of these families
+([formats](formats.md#cuts-of-byte-level-bpe)).
+
 `nncuda quantize` writes GGUF files of every family but BitNet, which `nncuda convert` writes. What trains are this
 library's own mixture of experts, Mixtral, Llama, Qwen2, Qwen3, BitNet and, within its window, Mistral
 ([training](training.md#from-trained-weights)); the rest is refused by name.

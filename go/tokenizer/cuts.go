@@ -3,57 +3,98 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/nncuda/nncuda/go/formats"
 )
 
-// Llama 3's expression, as published with the model.
-const llama3Expression = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` +
-	`|\s*[\r\n]+|\s+(?!\S)|\s+`
+// What the names stand for is what the makers of the models published, in the tokenizer.json of each, with its normaliser,
+// since the model learned from normalised text. The names are those that llama.cpp's converter writes; llama.cpp normalises
+// nothing, and cuts by expressions of its own where its library lacks a class of characters.
+const (
+	// Of cl100k, OpenAI's: Llama 3's as well. Qwen's is the same with every digit for itself.
+	cl100kExpression = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` +
+		`|\s*[\r\n]+|\s+(?!\S)|\s+`
+	qwen2Expression = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` +
+		`|\s*[\r\n]+|\s+(?!\S)|\s+`
+	contractions = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
 
-// The expression of o200k, gpt-oss' tokenizer, as published with it.
-const o200kExpression = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
-	`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
-	`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// Of o200k, OpenAI's too, which cuts before capitals. Mistral's Tekken is the same with every digit for itself, and without
+	// contractions.
+	o200kExpression = capitalised + contractions + `?|` + capitals + contractions + `?` +
+		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	tekkenExpression = capitalised + `|` + capitals +
+		`|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	capitalised = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+`
+	capitals    = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*`
+)
 
-// namedCut is how text is cut before merging, by a name that GGUF files have for it: an expression after the other, and
-// whether a word that is in the vocabulary is taken whole, whatever the merges say.
+// namedCut is how text is cut before merging, by the names that GGUF files have for it.
 type namedCut struct {
-	name        string
-	expressions []string
-	wholeWords  bool
+	names       []string
+	expressions []string // each cuts what the one before left
+	wholeWords  bool     // a word that is in the vocabulary is taken whole, whatever the merges say
+	nfc         bool     // text is normalised first, to NFC
+	begins      bool     // texts begin with the begin token where a file does not say whether they do
 }
 
 var namedCuts = []namedCut{
-	{"gpt-2", []string{gpt2Expression}, false},
-	{"llama-bpe", []string{llama3Expression}, true},
-	{"llama3", []string{llama3Expression}, true},
-	{"llama-v3", []string{llama3Expression}, true},
-	{"smollm", []string{`\p{N}`, gpt2Expression}, false}, // GPT-2's after a cut at every digit
-	{"gpt-4o", []string{o200kExpression}, false},
+	{names: []string{"gpt-2"}, expressions: []string{gpt2Expression}},
+	{
+		names: []string{"llama-bpe", "llama3", "llama-v3"}, expressions: []string{cl100kExpression},
+		wholeWords: true, begins: true,
+	},
+	// The same without whole words: cl100k's tokenizer, which DBRX and Phi-4 have; and Llama 3's as the first models made from
+	// it, such as Smaug, have it.
+	{names: []string{"dbrx", "smaug-bpe"}, expressions: []string{cl100kExpression}},
+	// GPT-2's after a cut at every digit: SmolLM's, and StarCoder's, which Refact and Granite have.
+	{names: []string{"smollm", "refact"}, expressions: []string{`\p{N}`, gpt2Expression}},
+	{names: []string{"gpt-4o"}, expressions: []string{o200kExpression}}, // gpt-oss, Phi-4-mini
+	// Mistral Nemo, Ministral, Mistral Small
+	{names: []string{"tekken"}, expressions: []string{tekkenExpression}, wholeWords: true, begins: true},
+	// Qwen1.5 to Qwen3; what DeepSeek made from Qwen2.5 has other control tokens.
+	{names: []string{"qwen2", "deepseek-r1-qwen"}, expressions: []string{qwen2Expression}, nfc: true},
+	// GPT-NeoX's, which OLMo 1 and OLMoE have
+	{names: []string{"olmo"}, expressions: []string{gpt2Expression}, nfc: true},
 }
 
-// The names of Llama 3's cut.
-var llama3Cuts = []string{"llama-bpe", "llama3", "llama-v3"}
-
-// rules gives how byte-level BPE cuts text, what it merges, and whether it puts a space before a text.
-func (g ggufTokens) rules(name string) (cut namedCut, merges [][2]string, prefixSpace bool, err error) {
-	at := slices.IndexFunc(namedCuts, func(cut namedCut) bool { return cut.name == name })
-	if at < 0 {
-		return cut, nil, false, fmt.Errorf("cuts text as %s; this program knows gpt-2, llama-bpe, llama3, llama-v3, smollm, gpt-4o",
-			formats.Shown(name))
+// cutNamed is the cut of a file that names it so; an error when there is none, or when the name, empty for none, says
+// nothing.
+func cutNamed(name string) (namedCut, error) {
+	var known []string
+	for _, cut := range namedCuts {
+		if slices.Contains(cut.names, name) {
+			return cut, nil
+		}
+		known = append(known, cut.names...)
 	}
+	list := strings.Join(known, ", ")
+	if name == "" || name == "default" {
+		said := "missing"
+		if name != "" {
+			said = formats.Shown(name)
+		}
+		return namedCut{}, fmt.Errorf("does not name how it cuts text (tokenizer.ggml.pre is %s): convert the model anew, or set it "+
+			"to one of %s, as gguf_new_metadata.py --pre-tokenizer of llama.cpp does", said, list)
+	}
+	return namedCut{}, fmt.Errorf("cuts text as %s; this program knows %s", formats.Shown(name), list)
+}
+
+// rules gives what byte-level BPE merges, and whether it puts a space before a text.
+func (g ggufTokens) rules() (merges [][2]string, prefixSpace bool, err error) {
 	if merges, err = g.merges(); err != nil {
-		return cut, nil, false, err
+		return nil, false, err
 	}
 	prefixSpace, err = g.truth("tokenizer.ggml.add_space_prefix", false)
-	return namedCuts[at], merges, prefixSpace, err
+	return merges, prefixSpace, err
 }
 
 // byteLevel makes a byte-level BPE of the metadata: token i has id i, control tokens and user-defined ones are those that
 // no merging makes.
-func (g ggufTokens) byteLevel(tokens []string, kinds []int64, name string, ends ends) (TextTokenizer, error) {
-	cut, merges, prefixSpace, err := g.rules(name)
+func (g ggufTokens) byteLevel(tokens []string, kinds []int64, cut namedCut, ends ends) (TextTokenizer, error) {
+	merges, prefixSpace, err := g.rules()
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +120,9 @@ func (g ggufTokens) byteLevel(tokens []string, kinds []int64, name string, ends 
 		steps = append(steps, cutBy(compiled, "Isolated", false))
 	}
 	made.cut = cutInTurn(append(steps, byteLevel(prefixSpace, false)))
+	if cut.nfc {
+		made.normalize = normalForm(norm.NFC)
+	}
 	var added []addedToken
 	for id, kind := range kinds {
 		if kind == controlPiece || kind == userDefinedPiece {

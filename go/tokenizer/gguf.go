@@ -64,13 +64,13 @@ func fromGGUF(given ggufTokens) (TextTokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cut := ""
+	var cut namedCut
 	if model == "gpt2" {
 		if cut, err = given.cut(); err != nil {
 			return nil, err
 		}
 	}
-	ends, err := given.ends(tokens, kinds, model == "llama" || slices.Contains(llama3Cuts, cut))
+	ends, err := given.ends(tokens, kinds, model == "llama" || cut.begins)
 	if err != nil {
 		return nil, err
 	}
@@ -98,14 +98,18 @@ func (g ggufTokens) text(key, otherwise string) (string, error) {
 	return value, nil
 }
 
-// cut is the name of how byte-level BPE cuts text.
-func (g ggufTokens) cut() (string, error) {
+// cut is how byte-level BPE cuts text.
+func (g ggufTokens) cut() (namedCut, error) {
 	unnamed := ""
 	// The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
 	if architecture, _ := g.Text("general.architecture"); architecture == "bitnet-25" || architecture == "bitnet-b1.58" {
 		unnamed = "llama-bpe"
 	}
-	return g.text("tokenizer.ggml.pre", unnamed)
+	name, err := g.text("tokenizer.ggml.pre", unnamed)
+	if err != nil {
+		return namedCut{}, err
+	}
+	return cutNamed(name)
 }
 
 func (g ggufTokens) truth(key string, otherwise bool) (bool, error) {
@@ -151,7 +155,6 @@ func (g ggufTokens) ends(tokens []string, kinds []int64, usuallyBegins bool) (en
 	if err != nil {
 		return ends{}, err
 	}
-	// Llama 3's tokenizer begins texts even where the file does not say so.
 	adds, err := g.truth("tokenizer.ggml.add_bos_token", usuallyBegins)
 	return newEnds(begin, end, adds), err
 }

@@ -57,11 +57,11 @@ func (g ggufTokens) byteLevelFile(made *JSONTokenizer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, err := g.cut()
+	cut, err := g.cut()
 	if err != nil {
 		return nil, err
 	}
-	cut, merges, prefixSpace, err := g.rules(name)
+	merges, prefixSpace, err := g.rules()
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,12 @@ func (g ggufTokens) byteLevelFile(made *JSONTokenizer) ([]byte, error) {
 		return formats.NewObject("type", "ByteLevel", "add_prefix_space", prefixSpace, "trim_offsets", true, "use_regex", expression)
 	}
 	steps = append(steps, byteLevel(prefixSpace, false))
+	var normalizer any
+	if cut.nfc {
+		normalizer = formats.NewObject("type", "NFC")
+	}
 	return formats.JSONLine(formats.NewObject(
-		"version", "1.0", "truncation", nil, "padding", nil, "added_tokens", added, "normalizer", nil,
+		"version", "1.0", "truncation", nil, "padding", nil, "added_tokens", added, "normalizer", normalizer,
 		"pre_tokenizer", formats.NewObject("type", "Sequence", "pretokenizers", steps),
 		"post_processor", beginBefore(made), "decoder", byteLevel(true, true),
 		"model", formats.NewObject("type", "BPE", "dropout", nil, "unk_token", nil, "continuing_subword_prefix", nil,

@@ -147,3 +147,40 @@ func TestFoldersWithoutATokenizer(t *testing.T) {
 		}
 	}
 }
+
+// The ways to cut that GGUF files have names for: the ids of the library, from the metadata and from the tokenizer.json that
+// comes along with a model.
+func TestCutsGiveWhatTheLibraryGives(t *testing.T) {
+	var given struct {
+		Texts []string
+		Cuts  map[string]struct {
+			Names  []string
+			Begins bool
+			IDs    [][]int32
+		}
+	}
+	readFixture(t, "cuts/cases.json", &given)
+	entries := must.Get(formats.ReadJSON(filepath.Join(fixtures, "cuts", "cases.json")))(t).Get("metadata").(*formats.Object)
+	if len(given.Cuts) < 8 || len(given.Texts) < 10 {
+		t.Fatal(len(given.Cuts), "cuts,", len(given.Texts), "texts")
+	}
+	for _, cut := range given.Cuts {
+		for _, name := range cut.Names {
+			entries.Set("tokenizer.ggml.pre", name)
+			made := must.Get(tokenizer.FromGGUF(metadata{entries}, name))(t)
+			if made.AddsBegin() != cut.Begins {
+				t.Errorf("%s begins texts: %v", name, made.AddsBegin())
+			}
+			files := must.Get(must.Get(tokenizer.CarryGGUF(made, metadata{entries}))(t).Files())(t)
+			carried := must.Get(tokenizer.NewJSON(files["tokenizer.json"]))(t)
+			for at, text := range given.Texts {
+				for _, one := range []tokenizer.TextTokenizer{made, carried} {
+					ids := must.Get(one.Encode(text, tokenizer.Encoding{Special: true}))(t)
+					if !slices.Equal(ids, cut.IDs[at]) {
+						t.Errorf("%s, %q: ids are\n%v, not\n%v", name, text, ids, cut.IDs[at])
+					}
+				}
+			}
+		}
+	}
+}

@@ -423,7 +423,10 @@ def models() -> list[Seed]:
         Seed("merge_of_three", retold(ggml + "merges", ARRAY, (STRING, ["h e l"]), "gpt2"), "merge 0 is 'h e l'"),
         Seed("merge_of_no_tokens", retold(ggml + "merges", ARRAY, (STRING, ["h x9"]), "gpt2"), "is not a tokenizer"),
         Seed("letter_twice", words({3: "he"}, "gpt2"), "has duplicate tokens (1)"),
-        Seed("cut_missing", retold(ggml + "pre", None, 0, "gpt2"), "cuts text as ''"),
+        Seed(
+            "cut_missing", retold(ggml + "pre", None, 0, "gpt2"), "cuts text (tokenizer.ggml.pre is missing): convert"
+        ),
+        Seed("cut_default", retold(ggml + "pre", STRING, "default", "gpt2"), "(tokenizer.ggml.pre is 'default'): "),
         Seed("cut_unknown", retold(ggml + "pre", STRING, "what", "gpt2"), "cuts text as 'what'"),
         Seed(
             "template_of_a_number", retold("tokenizer.chat_template", U32, 1), "tokenizer.chat_template is not a string"

@@ -13,7 +13,8 @@ import token_cases
 from nncuda.formats.gguf import open_gguf
 from nncuda.tokenizer.gguf import tokenizer_from_gguf
 
-RECORD = json.loads((Path(__file__).parent / "recorded" / "tokens_by_llama_cpp.json").read_text(encoding="utf-8"))
+RECORDED = Path(__file__).parent / "recorded"
+RECORD = json.loads((RECORDED / "tokens_by_llama_cpp.json").read_text(encoding="utf-8"))
 
 
 def _typed(key: str, value: Any) -> Any:
@@ -36,3 +37,12 @@ def test_ids_are_those_of_llama_cpp(kind: str, tmp_path: Path) -> None:
             assert tokenizer.encode(text, special=special) == theirs, (text, special)
             compared += 1
     assert compared == 2 * len(RECORD["texts"]) if kind != "unigram" else compared > 10
+
+
+@pytest.mark.parametrize("name", token_cases.CUT_CASES["cuts"])
+def test_cuts_are_those_of_llama_cpp(name: str) -> None:
+    """But where it has another rule than the model's own file. All languages give these ids: tests/tokenizer."""
+    theirs = json.loads((RECORDED / "cuts_by_llama_cpp.json").read_text(encoding="ascii"))["ids"][name]
+    ours, texts = token_cases.CUT_CASES["cuts"][name]["ids"], token_cases.CUT_CASES["texts"]
+    for text, wanted, found in zip(texts, theirs, ours, strict=True):
+        assert (found != wanted) == token_cases.differs(name, text), text

@@ -14,6 +14,7 @@ if os.environ.get("NNCUDA_INTEROP") != "live":
 llama_cpp = pytest.importorskip("llama_cpp")
 
 RECORDED = Path(__file__).parent / "recorded" / "tokens_by_llama_cpp.json"
+CUTS = RECORDED.with_name("cuts_by_llama_cpp.json")
 
 
 def test_record_llama_cpp(tmp_path: Path) -> None:
@@ -33,3 +34,15 @@ def test_record_llama_cpp(tmp_path: Path) -> None:
         assert model.n_vocab() == len(values["tokenizer.ggml.tokens"])
     record = {"llama_cpp": llama_cpp.__version__, "texts": token_cases.TEXTS, "kinds": cases}
     RECORDED.write_text(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def test_record_cuts(tmp_path: Path) -> None:
+    ids = {}
+    for name in token_cases.CUT_CASES["cuts"]:
+        path = tmp_path / f"{name}.gguf"
+        token_cases.write(path, token_cases.cut_metadata(name))
+        model = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
+        texts = token_cases.CUT_CASES["texts"]
+        ids[name] = [model.tokenize(text.encode(), add_bos=False, special=True) for text in texts]
+    record = {"llama_cpp": llama_cpp.__version__, "ids": ids}
+    CUTS.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="ascii")

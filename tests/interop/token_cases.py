@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from nncuda.bench import random_tokenizer
 from nncuda.formats.gguf_writer import write_gguf
 from nncuda.tokenizer import train_tokenizer
+from nncuda.tokenizer.cuts import CUTS
 from nncuda.tokenizer.folder import tokenizer_from_folder
-from nncuda.tokenizer.json_tokenizer import CUTS
 from nncuda.tokenizer.to_gguf import tokenizer_metadata
 
 TEXTS = (
@@ -57,7 +59,7 @@ def make_folder(folder: Path, kind: str) -> None:
     if kind == "unigram":
         (folder / "tokenizer.model").write_bytes(train_tokenizer(lines, vocab_size=600))
         return
-    tokenizer = Tokenizer(models.BPE(ignore_merges=CUTS[kind][1]))
+    tokenizer = Tokenizer(models.BPE(ignore_merges=CUTS[kind].whole_words))
     # As published models of these kinds have it: the expression of GPT-2 is what ByteLevel cuts by when it is let.
     steps: dict[str, list[Any]] = {
         "gpt-2": [pre_tokenizers.ByteLevel(add_prefix_space=False)],
@@ -66,7 +68,7 @@ def make_folder(folder: Path, kind: str) -> None:
             pre_tokenizers.ByteLevel(add_prefix_space=False),
         ],
         "llama-bpe": [
-            pre_tokenizers.Split(Regex(CUTS["llama-bpe"][0][0]), "isolated"),
+            pre_tokenizers.Split(Regex(CUTS["llama-bpe"].expressions[0]), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ],
     }
@@ -96,3 +98,22 @@ def write(path: Path, values: dict[str, Any]) -> None:
     """A GGUF file without tensors."""
     with write_gguf(path, values, []):
         pass
+
+
+#: The ways to cut by their names, with merges over all places where they differ (tests/tokenizer).
+CUT_CASES = json.loads((Path(__file__).parents[1] / "tokenizer" / "cuts" / "cases.json").read_text(encoding="ascii"))
+
+
+def cut_metadata(name: str) -> dict[str, Any]:
+    """The metadata of a GGUF file that cuts text by a name."""
+    values = _MODEL | CUT_CASES["metadata"] | {"tokenizer.ggml.pre": name}
+    return values | {"tokenizer.ggml.token_type": np.array(values["tokenizer.ggml.token_type"], np.int32)}
+
+
+def differs(name: str, text: str) -> bool:
+    """Whether llama.cpp has another rule than the model's own file: it does not normalise, and where words are cut at
+    capitals, it takes no marks, and letters beyond ASCII for both large and small."""
+    if CUTS[name].nfc:
+        return not unicodedata.is_normalized("NFC", text)
+    letters = [letter for letter in text if unicodedata.category(letter) in ("Lu", "Lt", "Mn", "Mc")]
+    return name in ("gpt-4o", "tekken") and not "".join(letters).isascii()

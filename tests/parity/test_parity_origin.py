@@ -232,7 +232,7 @@ FILES: dict[str, tuple[str, dict[str, object], str, str, str, int]] = {
         "wide.tokens",
         24,
     ),
-    "with a byte-level tokenizer, in f32": ("small", {}, "f32", "byte-level", "words.tokens", 16),
+    "with Qwen's tokenizer, in f32": ("small", {}, "f32", "qwen2", "words.tokens", 16),
 }  # fmt: skip
 
 
@@ -245,10 +245,10 @@ def file_of(workshop: Workshop, case: str) -> Path:
         shutil.copytree(list_checkpoints(origin(workshop, of) / "checkpoints")[-1], folder)
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({**config, **changes}))
-        if tokenizer == "byte-level":
+        if tokenizer == "qwen2":
             for name in ("tokenizer.model", "tokenizer_config.json"):
                 (folder / name).unlink()
-            byte_level_folder(folder, add_bos_token=True, chat_template="{{ messages }}")
+            byte_level_folder(folder, tokenizer, add_bos_token=True, chat_template="{{ messages }}")
         with Context() as ctx:
             quantize_model(StoredModel.open(folder), path, format, ctx)
             if format == "f16":
@@ -275,7 +275,7 @@ def test_files(workshop: Workshop, language: languages.Language, case: str) -> N
     records = [json.loads((one / "run.json").read_text())["from"] for one in (expected, run)]
     assert records[0] == records[1] and records[0]["folder"].endswith(".gguf")
     last = list_checkpoints(run / "checkpoints")[-1]
-    kept = {"sentencepiece": "tokenizer.model", "byte-level": "tokenizer.json"}.get(FILES[case][3])
+    kept = {"sentencepiece": "tokenizer.model", "qwen2": "tokenizer.json"}.get(FILES[case][3])
     assert [name for name in ("tokenizer.model", "tokenizer.json") if (last / name).exists()] == [kept][
         : kept is not None
     ]

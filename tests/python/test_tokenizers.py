@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
-from tokenizers import decoders, models, pre_tokenizers
 
 from nncuda.bench import random_tokenizer
 from nncuda.formats import FormatError
 from nncuda.formats.gguf import open_gguf
 from nncuda.formats.gguf_writer import write_gguf
 from nncuda.tokenizer import StreamDecoder, Tokenizer
+from nncuda.tokenizer.cuts import CUTS
 from nncuda.tokenizer.folder import tokenizer_from_folder
 from nncuda.tokenizer.gguf import tokenizer_from_gguf
 from nncuda.tokenizer.json_tokenizer import JsonTokenizer
@@ -37,12 +38,17 @@ def sentencepiece(model: bytes, tmp_path_factory: pytest.TempPathFactory) -> dic
     return tokenizer_metadata(folder, 500)
 
 
-def byte_level_folder(folder: Path, **described: Any) -> Path:
-    """A folder with a byte-level BPE tokenizer of the 256 bytes, "ab", "abc" and three added tokens."""
+def byte_level_folder(folder: Path, cut: str = "", **described: Any) -> Path:
+    """A folder with a byte-level BPE tokenizer of the 256 bytes, "ab", "abc" and three added tokens, which cuts as
+    GPT-2 does or by a name of `CUTS`."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: index for index, token in enumerate([*alphabet, "ab", "abc"])}
     tokenizer = LibraryTokenizer(models.BPE(vocabulary, [("a", "b"), ("ab", "c")]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not cut)
+    steps = [pre_tokenizers.Split(Regex(one), "isolated") for one in CUTS[cut].expressions] if cut else []
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, level]) if cut else level
+    if cut and CUTS[cut].nfc:
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<s>", "</s>", "<|eot_id|>"])
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -164,6 +170,48 @@ def test_sentencepiece_in_the_form_of_merges(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(FormatError, match="unknown token '', which is none of its tokens"):
         tokenizer_metadata(tmp_path, len(names))
+
+
+@pytest.mark.parametrize(("name", "said"), [("default", "'default'"), ("", "missing")])
+def test_a_file_that_does_not_name_its_cut(name: str, said: str, tmp_path: Path) -> None:
+    metadata = tokenizer_metadata(byte_level_folder(tmp_path), 261) | {"tokenizer.ggml.pre": name}
+    words = (
+        rf"does not name how it cuts text \(tokenizer.ggml.pre is {said}\): convert the model anew, or set it to one of"
+    )
+    with pytest.raises(FormatError, match=words):
+        through_a_file(tmp_path, metadata)
+
+
+@pytest.mark.parametrize(
+    ("cut", "changes", "words"),
+    [
+        (
+            "qwen2",
+            {"normalizer": None},
+            "as qwen2 does and does not normalise it; .* for that cut with NFC \\(qwen2\\)",
+        ),
+        ("llama-bpe", {"normalizer": {"type": "NFC"}}, "as dbrx does and normalises it by NFC; .* with no normaliser"),
+        (
+            "gpt-2",
+            {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}},
+            "as gpt-2 does and normalises it by NFC, Lowercase; .* no normaliser \\(gpt-2\\) and with NFC \\(olmo\\)",
+        ),
+        ("qwen2", {"ignore_merges": True}, "cuts text in a way that has no name in GGUF files here"),
+        ("tekken", {}, "cuts text in a way that has no name in GGUF files here"),
+        ("gpt-2", {"behavior": "Removed"}, "cuts text in a way that has no name in GGUF files here"),
+        ("smollm", {"behavior": "Removed", "invert": True}, "cuts text in a way that has no name in GGUF files here"),
+    ],
+)
+def test_a_cut_without_a_name(cut: str, changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """A name stands for expressions, the words that are taken whole, and the normaliser, all three."""
+    path = byte_level_folder(tmp_path, cut) / "tokenizer.json"
+    content = json.loads(path.read_text())
+    for key, value in changes.items():
+        place = {"normalizer": content, "ignore_merges": content["model"]}
+        place.get(key, content["pre_tokenizer"]["pretokenizers"][0])[key] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match=words):
+        tokenizer_metadata(tmp_path, 261)
 
 
 def test_files_without_a_tokenizer(tmp_path: Path) -> None:

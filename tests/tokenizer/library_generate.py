@@ -70,7 +70,12 @@ def _written(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def read(path: Path) -> dict[str, Any]:
     """Metadata of a file, as a reader of GGUF files gives them."""
-    return {key: _value(value) for key, value in json.loads(path.read_text(encoding="ascii")).items()}
+    return metadata_of(json.loads(path.read_text(encoding="ascii")))
+
+
+def metadata_of(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata as a writer of GGUF files takes them, or as JSON, in the form in which a reader gives them."""
+    return {key: _value(value) for key, value in written.items()}
 
 
 def _value(value: Any) -> Any:

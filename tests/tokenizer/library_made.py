@@ -20,13 +20,12 @@ from tokenizers import (
     trainers,
 )
 
-from nncuda.tokenizer.json_tokenizer import CUTS
+from nncuda.tokenizer.cuts import CUTS
 
 FOLDER = Path(__file__).parent
 
-# As Qwen's models and DeepSeek's cut: one digit a piece; digits by threes, then runs of Chinese and Japanese.
-QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-RUNS = (r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", CUTS["llama3"][0][0].replace(r"\p{N}{1,3}|", ""))
+# As DeepSeek's models cut: digits by threes, then runs of Chinese and Japanese.
+RUNS = (r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", CUTS["llama3"].expressions[0].replace(r"\p{N}{1,3}|", ""))
 # Thousands from the right, which takes a look ahead.
 THOUSANDS = r"\d{1,3}(?=(?:\d{3})*\b)"
 
@@ -66,20 +65,20 @@ def _gpt2() -> tuple[Tokenizer, dict[str, Any]]:
 
 
 def _llama3() -> tuple[Tokenizer, dict[str, Any]]:
-    made = _bytes([_split(CUTS["llama3"][0][0])], ignore_merges=True)
+    made = _bytes([_split(CUTS["llama3"].expressions[0])], ignore_merges=True)
     _special(made, "<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
     _begins(made, "<|begin_of_text|>")
     return made, {"bos_token": "<|begin_of_text|>", "eos_token": {"content": "<|eot_id|>"}}
 
 
 def _o200k() -> tuple[Tokenizer, dict[str, Any]]:
-    made = _bytes([_split(CUTS["gpt-4o"][0][0])])
+    made = _bytes([_split(CUTS["gpt-4o"].expressions[0])])
     _special(made, "<|startoftext|>", "<|endoftext|>", "<|return|>", "<|start|>", "<|message|>", "<|end|>")
     return made, {"bos_token": "<|startoftext|>", "eos_token": "<|return|>"}
 
 
 def _qwen() -> tuple[Tokenizer, dict[str, Any]]:
-    made = _bytes([_split(QWEN)])
+    made = _bytes([_split(CUTS["qwen2"].expressions[0])])
     made.normalizer = normalizers.NFC()
     _special(made, "<|endoftext|>", "<|im_start|>", "<|im_end|>")
     made.add_tokens([AddedToken(name, normalized=False) for name in ("<tool_call>", "</tool_call>", "<think>")])
@@ -94,7 +93,7 @@ def _runs() -> tuple[Tokenizer, dict[str, Any]]:
 
 
 def _thousands() -> tuple[Tokenizer, dict[str, Any]]:
-    made = _bytes([_split(THOUSANDS), _split(CUTS["gpt-2"][0][0])])
+    made = _bytes([_split(THOUSANDS), _split(CUTS["gpt-2"].expressions[0])])
     _special(made, "<|end|>")
     return made, {"eos_token": "<|end|>"}
 

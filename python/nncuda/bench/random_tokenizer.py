@@ -11,6 +11,7 @@ import numpy as np
 import sentencepiece
 from tokenizers import pre_tokenizers, processors, trainers
 
+from ..tokenizer.cuts import CUTS
 from ..tokenizer.json_tokenizer import byte_level_bpe
 
 #: Tokens that are learned; the others of a larger vocabulary are pairs of these.
@@ -97,7 +98,7 @@ def byte_level(vocabulary: int) -> bytes:
     """A tokenizer.json of that many tokens, at least 259: a byte-level BPE that cuts text as Llama 3 does."""
     controls = _controls(vocabulary)
     ordinary = vocabulary - len(controls)
-    learner = byte_level_bpe([], [], "llama-bpe", "made-up text")
+    learner = byte_level_bpe([], [], CUTS["llama-bpe"], "made-up text")
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     learner.train_from_iterator(
         [text(min(5 * vocabulary, 20000))],
@@ -112,7 +113,7 @@ def byte_level(vocabulary: int) -> bytes:
         if "".join(pair) not in tokens:
             tokens["".join(pair)] = None
             merges.append(pair)
-    whole = byte_level_bpe([*tokens, *controls], merges, "llama-bpe", "made-up text", control=controls)
+    whole = byte_level_bpe([*tokens, *controls], merges, CUTS["llama-bpe"], "made-up text", control=controls)
     begin = controls[0]
     whole.post_processor = processors.TemplateProcessing(
         single=f"{begin} $A", pair=f"{begin} $A {begin} $B", special_tokens=[(begin, ends(vocabulary)[0])]

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..formats.errors import FormatError, shown
 from ..formats.gguf import StringArray
+from .cuts import Cut, cut_named
 from .sentencepiece_model import BPE, BYTE, CONTROL, UNIGRAM, UNKNOWN, USER_DEFINED, PieceModel
 from .tokenizer import TextTokenizer, Tokenizer
 
@@ -44,23 +45,20 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[s
     ends |= {index for index, token in enumerate(tokens) if token in END_PIECES and kinds[index] == CONTROL}
     # The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
     unnamed = "llama-bpe" if metadata.get("general.architecture") in ("bitnet-25", "bitnet-b1.58") else ""
-    cut = given.get("tokenizer.ggml.pre", str, unnamed) if model == "gpt2" else ""
+    cut = cut_named(given.get("tokenizer.ggml.pre", str, unnamed), source) if model == "gpt2" else None
     options: dict[str, Any] = {
         "begin_id": given.id("tokenizer.ggml.bos_token_id", size),
         "end_ids": ends - {-1},
-        # Llama 3's tokenizer begins texts even where the file does not say so.
-        "adds_begin": given.get(
-            "tokenizer.ggml.add_bos_token", bool, model == "llama" or cut in ("llama-bpe", "llama3", "llama-v3")
-        ),
+        "adds_begin": given.get("tokenizer.ggml.add_bos_token", bool, model == "llama" if cut is None else cut.begins),
     }
-    if model == "gpt2":
+    if cut is not None:
         return _byte_level(given, tokens, kinds, cut, options)
     proto = given.piece_model(tokens, kinds, BPE if model == "llama" else UNIGRAM)
     return Tokenizer(proto.to_bytes(), source, **options)
 
 
 def _byte_level(
-    given: _Metadata, tokens: list[str], kinds: np.ndarray, cut: str, options: dict[str, Any]
+    given: _Metadata, tokens: list[str], kinds: np.ndarray, cut: Cut, options: dict[str, Any]
 ) -> TextTokenizer:
     from .json_tokenizer import JsonTokenizer, byte_level_bpe  # the library is loaded where it is needed
 

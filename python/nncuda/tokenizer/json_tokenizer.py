@@ -14,36 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
-from ..formats.errors import FormatError, shown
+from ..formats.errors import FormatError
 from ..formats.limits import TOKENIZER_JSON_BYTES
 from ..formats.regular import read_regular
+from .cuts import Cut
 from .json_worker import Served
 from .sandbox import Sandbox, SandboxError
 from .tokenizer import known_ids, require_text
-
-# How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2, of
-# Llama 3, and of o200k, gpt-oss' tokenizer; SmolLM's is GPT-2's after a cut at every digit. The second entry tells
-# whether a word that is in the vocabulary is taken whole, whatever the merges say.
-_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_O200K = (
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-CUTS: dict[str, tuple[tuple[str, ...], bool]] = {
-    "gpt-2": ((_GPT2,), False),
-    "llama-bpe": ((_LLAMA3,), True),
-    "llama3": ((_LLAMA3,), True),
-    "llama-v3": ((_LLAMA3,), True),
-    "smollm": ((r"\p{N}", _GPT2), False),
-    "gpt-4o": ((_O200K,), False),
-}
 
 
 @contextlib.contextmanager
@@ -198,24 +177,23 @@ def _growth(rules: dict[str, Any]) -> float:
 def byte_level_bpe(
     tokens: Sequence[str],
     merges: Iterable[tuple[str, str]],
-    cut: str,
+    cut: Cut,
     source: str | os.PathLike[str],
     *,
     control: Iterable[str] = (),
     user_defined: Iterable[str] = (),
     prefix_space: bool = False,
 ) -> tokenizers.Tokenizer:
-    """A byte-level BPE tokenizer: token i of `tokens` has id i, `cut` is one of `CUTS`, `control` and `user_defined`
-    name the tokens that no merging makes. FormatError when the parts do not fit."""
-    if cut not in CUTS:
-        raise FormatError(source, f"cuts text as {shown(cut)}; this program knows {', '.join(CUTS)}")
-    expressions, whole_words = CUTS[cut]
+    """A byte-level BPE tokenizer: token i of `tokens` has id i, `control` and `user_defined` name the tokens that no
+    merging makes. FormatError when the parts do not fit."""
     vocabulary = {token: index for index, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
         raise FormatError(source, f"has duplicate tokens ({len(tokens) - len(vocabulary)})")
     with _failing(source, "is not a tokenizer of byte-level BPE"):
-        tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, list(merges), ignore_merges=whole_words))
-        cuts = [pre_tokenizers.Split(Regex(expression), "isolated") for expression in expressions]
+        tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, list(merges), ignore_merges=cut.whole_words))
+        if cut.nfc:
+            tokenizer.normalizer = normalizers.NFC()
+        cuts = [pre_tokenizers.Split(Regex(expression), "isolated") for expression in cut.expressions]
         bytes_as_characters = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, bytes_as_characters])
         tokenizer.decoder = decoders.ByteLevel()

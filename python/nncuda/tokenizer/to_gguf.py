@@ -13,6 +13,7 @@ from ..formats.json_values import read_json
 from ..formats.limits import TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS, TOKENIZER_MODEL_BYTES
 from ..formats.regular import present, read_regular
 from .chat_template import template_from_folder
+from .cuts import COMPLETE, CUTS, DIGIT
 from .folder import optional_json, token_name, tokenizer_from_folder
 from .gguf import BYTE_PIECE
 from .sentencepiece_model import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, PieceModel
@@ -91,8 +92,6 @@ def _sentencepiece(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
 
 
 def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
-    from .json_tokenizer import CUTS  # the library is loaded where it is needed
-
     path = folder / "tokenizer.json"
     content = read_json(path, TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS)
     model = content.get("model")
@@ -105,11 +104,7 @@ def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
         return _from_merges(path, content, model, vocabulary)
     if not byte_level:
         raise FormatError(path, "is neither a byte-level BPE nor one of SentencePiece; GGUF files have these")
-    found = _expressions(steps)
-    whole_words = bool(model.get("ignore_merges", False))
-    cut = next((name for name, (known, whole) in CUTS.items() if (known, whole) == (found, whole_words)), None)
-    if cut is None:
-        raise FormatError(path, f"cuts text in a way that has no name in GGUF files here ({', '.join(CUTS)} have)")
+    cut = _cut(path, steps, _steps(content.get("normalizer"), "normalizers"), bool(model.get("ignore_merges", False)))
     names = {token: name for name, token in vocabulary.items()}
     kinds = dict.fromkeys(names, NORMAL)
     for token, name, special in _added(path, content.get("added_tokens", [])):
@@ -171,19 +166,44 @@ def _steps(whole: Any, parts: str = "pretokenizers") -> list[Mapping[str, Any]]:
     return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
 
+def _cut(
+    path: Path, steps: Sequence[Mapping[str, Any]], normalizers: Sequence[Mapping[str, Any]], whole_words: bool
+) -> str:
+    """The name that GGUF files have for a way to cut. A name stands for a normaliser as well, so that one which has
+    another normaliser, or none, has no name."""
+    expressions = _expressions(steps)
+    alike = {
+        name: cut for name, cut in CUTS.items() if (cut.expressions, cut.whole_words) == (expressions, whole_words)
+    }
+    if not alike:
+        raise FormatError(path, f"cuts text in a way that has no name in GGUF files here ({', '.join(CUTS)} have)")
+    found = [step.get("type") for step in normalizers]
+    for name, cut in alike.items():
+        if found == ["NFC"] * cut.nfc:
+            return name
+    normalised = f"normalises it by {', '.join(map(str, found))}" if found else "does not normalise it"
+    names = {cut.nfc: name for name, cut in reversed(alike.items())}
+    known = " and ".join(f"with {'NFC' if nfc else 'no normaliser'} ({name})" for nfc, name in sorted(names.items()))
+    raise FormatError(
+        path, f"cuts text as {next(iter(alike))} does and {normalised}; GGUF files have names here for that cut {known}"
+    )
+
+
 def _expressions(steps: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The expressions by which a pre-tokenizer cuts, in the words of `CUTS`; with None where there is no such word."""
-    from .json_tokenizer import CUTS
-
     found: list[Any] = []
     for step in steps:
-        if step.get("type") == "Split" and step.get("behavior") == "Isolated" and not step.get("invert"):
+        if step.get("type") == "Split":
             pattern = step.get("pattern")
-            found.append(pattern.get("Regex") if isinstance(pattern, Mapping) else None)
+            expression = pattern.get("Regex") if isinstance(pattern, Mapping) else None
+            how = (step.get("behavior"), bool(step.get("invert")))
+            # Files made from OpenAI's tokenizers keep the matches and drop what lies between: nothing.
+            taken = how == ("Isolated", False) or (how == ("Removed", True) and expression in COMPLETE)
+            found.append(expression if taken else None)
         elif step.get("type") == "Digits" and step.get("individual_digits"):
-            found.append(CUTS["smollm"][0][0])
+            found.append(DIGIT)
         elif step.get("type") == "ByteLevel" and not step.get("add_prefix_space", True):
-            found += CUTS["gpt-2"][0] if step.get("use_regex", True) else ()
+            found += CUTS["gpt-2"].expressions if step.get("use_regex", True) else ()
         else:
             found.append(None)
     return tuple(found)

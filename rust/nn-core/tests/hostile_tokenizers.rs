@@ -226,7 +226,8 @@ fn wrong_metadata_are_refused() {
     for (key, value, problem) in [
         ("tokenizer.ggml.model", Text("rwkv"), "is 'rwkv'; this program has the tokenizers 'llama', 't5' and 'gpt2'"),
         ("tokenizer.ggml.model", Other, "tokenizer.ggml.model is an array; "),
-        ("tokenizer.ggml.pre", Text("tekken"), "cuts text as 'tekken'; this program knows gpt-2, llama-bpe, "),
+        ("tokenizer.ggml.pre", Text("qwen9"), "cuts text as 'qwen9'; this program knows gpt-2, llama-bpe, "),
+        ("tokenizer.ggml.pre", Text("default"), "how it cuts text (tokenizer.ggml.pre is 'default'): convert "),
         ("tokenizer.ggml.pre", Whole(1), "tokenizer.ggml.pre is 1; it must be a string"),
         ("tokenizer.ggml.tokens", Texts(vec![]), "tokenizer.ggml.tokens is empty"),
         ("tokenizer.ggml.tokens", Texts(vec!["a", ""]), "token 1 of tokenizer.ggml.tokens is empty"),

@@ -161,3 +161,23 @@ fn ids_outside_the_vocabulary() {
         assert_eq!(tokenizer.piece(size), None);
     }
 }
+
+/// The ways to cut that GGUF files have names for.
+#[test]
+fn cuts_give_what_the_library_gives() {
+    let given = json("cuts/cases.json");
+    let (cuts, texts) = (given["cuts"].as_object().unwrap(), given["texts"].as_array().unwrap());
+    assert!(cuts.len() >= 8 && texts.len() >= 10);
+    for cut in cuts.values() {
+        for name in cut["names"].as_array().unwrap() {
+            let mut metadata = given["metadata"].clone();
+            metadata["tokenizer.ggml.pre"] = name.clone();
+            let made = TextTokenizer::from_gguf(&Given(metadata), "cuts.gguf").unwrap().unwrap();
+            assert_eq!(cut["begins"], made.adds_begin(), "{name}");
+            for (text, wanted) in texts.iter().zip(cut["ids"].as_array().unwrap()) {
+                let text = text.as_str().unwrap();
+                assert_eq!(made.encode(text, SPECIAL).unwrap(), ids(wanted), "{name}, {text:?}");
+            }
+        }
+    }
+}

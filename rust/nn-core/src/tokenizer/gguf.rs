@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use super::json::{ByteLevelParts, byte_level_bpe};
+use super::json::{ByteLevelParts, Cut, byte_level_bpe, cut_named};
 use super::model_file::{Kind, ModelFile, ModelType, Piece, byte_of};
 use super::text::{self, TextTokenizer};
 use super::{Tokenizer, id};
@@ -76,14 +76,15 @@ impl TextTokenizer {
         let named = tokens.iter().zip(&kinds).enumerate();
         let named = named.filter(|(_, (token, kind))| **kind == CONTROL && END_PIECES.contains(token));
         ends.extend(named.map(|(index, _)| id(index)));
-        let cut = if model == "gpt2" { given.cut()? } else { "" };
+        let cut = if model == "gpt2" { Some(given.cut()?) } else { None };
         let begin = given.id("tokenizer.ggml.bos_token_id", tokens.len())?;
-        // Llama 3's tokenizer begins texts even where the file does not say so.
-        let usual = model == "llama" || matches!(cut, "llama-bpe" | "llama3" | "llama-v3");
+        let usual = cut.map_or(model == "llama", |cut| cut.begins);
         let adds_begin = given.truth("tokenizer.ggml.add_bos_token", usual)?;
-        let kind = match model {
-            "gpt2" => text::Kind::Json(Box::new(given.byte_level(&tokens, &kinds, cut)?)),
-            "t5" => text::Kind::SentencePiece(Box::new(given.sentence_piece(&tokens, &kinds, ModelType::Unigram)?)),
+        let kind = match (cut, model) {
+            (Some(cut), _) => text::Kind::Json(Box::new(given.byte_level(&tokens, &kinds, cut)?)),
+            (None, "t5") => {
+                text::Kind::SentencePiece(Box::new(given.sentence_piece(&tokens, &kinds, ModelType::Unigram)?))
+            }
             _ => text::Kind::SentencePiece(Box::new(given.sentence_piece(&tokens, &kinds, ModelType::Bpe)?)),
         };
         Ok(Some(Self::new(kind, begin, ends, adds_begin)))
@@ -119,15 +120,15 @@ impl<'a> Given<'a> {
     }
 
     /// How byte-level BPE cuts text.
-    pub(super) fn cut(&self) -> Result<&'a str> {
+    pub(super) fn cut(&self) -> Result<&'static Cut> {
         // The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
         let unnamed = match self.value("general.architecture") {
             Some(MetadataValue::Text("bitnet-25" | "bitnet-b1.58")) => "llama-bpe",
             _ => "",
         };
         match self.value("tokenizer.ggml.pre") {
-            None => Ok(unnamed),
-            Some(MetadataValue::Text(name)) => Ok(name),
+            None => cut_named(unnamed, self.source),
+            Some(MetadataValue::Text(name)) => cut_named(name, self.source),
             Some(other) => Err(self.wrong(format!("tokenizer.ggml.pre is {}; it must be a string", other.shown()))),
         }
     }
@@ -193,7 +194,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    fn byte_level(&self, tokens: &[&'a str], kinds: &[i128], cut: &str) -> Result<super::json::JsonTokenizer> {
+    fn byte_level(&self, tokens: &[&'a str], kinds: &[i128], cut: &'static Cut) -> Result<super::json::JsonTokenizer> {
         let of =
             |kind: i128| tokens.iter().zip(kinds).filter(move |(_, k)| **k == kind).map(|(&token, _)| token).collect();
         let parts = ByteLevelParts {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::gguf::{Given, Metadata, is_special};
-use super::json::cut_named;
 use super::text::{Kind, TextTokenizer};
 use crate::error::Result;
 use crate::format::{Table, Value};
@@ -57,7 +56,6 @@ impl TextTokenizer {
 fn byte_level_file(given: &Given<'_>, begin: Option<(i32, &str)>) -> Result<Value> {
     let (tokens, cut) = (given.tokens()?, given.cut()?);
     let kinds = given.kinds(tokens.len())?;
-    let (expressions, whole_words) = cut_named(cut, given.source)?;
     let added = (0i64..).zip(tokens.iter().zip(&kinds)).filter_map(|(id, (token, kind))| {
         let special = is_special(*kind)?;
         Some(Value::Table(Table::from([
@@ -86,7 +84,7 @@ fn byte_level_file(given: &Given<'_>, begin: Option<(i32, &str)>) -> Result<Valu
             ("use_regex", expression.into()),
         ]))
     };
-    let mut steps: Vec<Value> = expressions.iter().map(split).collect();
+    let mut steps: Vec<Value> = cut.expressions.iter().map(split).collect();
     steps.push(bytes(given.truth("tokenizer.ggml.add_space_prefix", false)?, false));
     let vocabulary: Table = tokens.iter().zip(0i64..).map(|(token, id)| ((*token).to_owned(), id.into())).collect();
     let merges = given.merges()?.into_iter().map(|(first, second)| Value::List(vec![first.into(), second.into()]));
@@ -98,7 +96,7 @@ fn byte_level_file(given: &Given<'_>, begin: Option<(i32, &str)>) -> Result<Valu
         ("end_of_word_suffix", Value::None),
         ("fuse_unk", false.into()),
         ("byte_fallback", false.into()),
-        ("ignore_merges", whole_words.into()),
+        ("ignore_merges", cut.whole_words.into()),
         ("vocab", vocabulary.into()),
         ("merges", Value::List(merges.collect())),
     ]);
@@ -107,7 +105,7 @@ fn byte_level_file(given: &Given<'_>, begin: Option<(i32, &str)>) -> Result<Valu
         ("truncation", Value::None),
         ("padding", Value::None),
         ("added_tokens", Value::List(added.collect())),
-        ("normalizer", Value::None),
+        ("normalizer", if cut.nfc { Table::from([("type", "NFC".into())]).into() } else { Value::None }),
         ("pre_tokenizer", Table::from([("type", "Sequence".into()), ("pretokenizers", Value::List(steps))]).into()),
         ("post_processor", begin.map_or(Value::None, begin_before)),
         ("decoder", bytes(true, true)),

@@ -22,7 +22,7 @@ use crate::format::json::check_marks;
 use crate::format::limits::{COUNT, TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS};
 use crate::format::read_regular;
 use crate::format::value::quoted;
-pub(super) use byte_level::{ByteLevelParts, byte_level_bpe, cut_named};
+pub(super) use byte_level::{ByteLevelParts, Cut, byte_level_bpe, cut_named};
 use steps::{Decoders, Normalizers, PreTokenizers};
 
 /// A tokenizer of the library whose steps keep to their budget.

@@ -137,6 +137,13 @@ fn part<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
+impl Normalizers {
+    /// One rule of the library.
+    pub(super) fn of(rule: NormalizerWrapper) -> Self {
+        Self(vec![NormalizerStep::Library(Box::new(rule))])
+    }
+}
+
 impl Normalizer for Normalizers {
     fn normalize(&self, text: &mut NormalizedString) -> tokenizers::Result<()> {
         for step in &self.0 {
