@@ -181,7 +181,7 @@ mod tests {
             ("codes", U8, vec![7]),
             ("a", F32, vec![]),
             ("half", BF16, vec![3]),
-            ("other half", F16, vec![5]),
+            ("f16", F16, vec![5]),
             ("none", F32, vec![0]),
         ];
         let bytes =
