@@ -133,6 +133,20 @@ func (t StoredTensor) Rows() int {
 // Size is the number of elements.
 func (t StoredTensor) Size() int { return t.Rows() * t.Columns() }
 
+// RowsInOrder is a copy whose groups of as many rows as `order` has, such as the heads of queries, have their rows in that
+// order.
+func (t StoredTensor) RowsInOrder(order []int) StoredTensor {
+	size, rows, from := t.RowBytes(), t.Rows(), t.Bytes()
+	data := make([]byte, 0, len(from))
+	for first := 0; first < rows; first += len(order) {
+		for _, row := range order {
+			data = append(data, from[(first+row)*size:(first+row+1)*size]...)
+		}
+	}
+	t.Data, t.Pages, t.Made = data, nil, nil
+	return t
+}
+
 // Floats is a copy of the elements of a format without blocks, widened to float32, which loses nothing: for norms,
 // biases, routers. An error for other formats.
 func (t StoredTensor) Floats() ([]float32, error) {

@@ -134,6 +134,15 @@ func (t *Folder) Tensor(name string) (Tensor, bool) {
 	return file.Tensor(name)
 }
 
+// Stored is [File.Stored] of the file that holds the tensor.
+func (t *Folder) Stored(name string) (formats.StoredTensor, error) {
+	file := t.home[name]
+	if file == nil {
+		return formats.StoredTensor{}, fmt.Errorf("no file has the tensor %s", formats.Shown(name))
+	}
+	return file.Stored(name)
+}
+
 // Pages is the mapping that a tensor's bytes lie in; nil of a tensor that is not there.
 func (t *Folder) Pages(name string) *formats.Mapping {
 	file := t.home[name]
@@ -141,15 +150,6 @@ func (t *Folder) Pages(name string) *formats.Mapping {
 		return nil
 	}
 	return file.Pages()
-}
-
-// FileOf is the path of the file that holds a tensor; "" of a tensor that is not there.
-func (t *Folder) FileOf(name string) string {
-	file := t.home[name]
-	if file == nil {
-		return ""
-	}
-	return file.Path
 }
 
 // WriteFolder writes `model.safetensors`, or files of at most `maxBytes` of tensors with their index when one

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
 )
@@ -34,6 +35,9 @@ const (
 	U8   DType = "U8"
 	Bool DType = "BOOL"
 )
+
+// DTypeOf is the element type of a format without blocks: f32, f16 or bf16.
+func DTypeOf(format formats.BlockFormat) DType { return DType(strings.ToUpper(format.Name)) }
 
 // Size is the bytes of one element; 0 when this package does not know the type.
 func (d DType) Size() int {
@@ -134,6 +138,23 @@ func (f *File) Names() []string { return slices.Clone(f.names) }
 func (f *File) Tensor(name string) (Tensor, bool) {
 	tensor, ok := f.tensors[name]
 	return tensor, ok
+}
+
+// Stored is a tensor of f32, f16 or bf16 over the mapped pages of the file. An error when there is none of that name, or it
+// is of another type.
+func (f *File) Stored(name string) (formats.StoredTensor, error) {
+	tensor, found := f.tensors[name]
+	if !found {
+		return formats.StoredTensor{}, &formats.Error{Path: f.Path, Problem: "lacks the tensor " + formats.Shown(name)}
+	}
+	format, known := formats.FormatNamed(strings.ToLower(string(tensor.DType)))
+	if !known {
+		problem := fmt.Sprintf("tensor %s has dtype %s; weights are f32, f16 or bf16", formats.Shown(name), tensor.DType.Name())
+		return formats.StoredTensor{}, &formats.Error{Path: f.Path, Problem: problem}
+	}
+	return formats.StoredTensor{
+		Name: name, Format: format, Shape: tensor.Shape, Data: tensor.Bytes, Pages: f.mapped,
+	}, nil
 }
 
 // entry is a tensor in the header.

@@ -2,7 +2,9 @@ package tokenizer
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/formats"
 )
@@ -45,7 +47,7 @@ func Carry(folder string) (*Carried, error) {
 	if err != nil {
 		return nil, err
 	}
-	carried := &Carried{contents: make(map[string][]byte), ids: formats.NewObject()}
+	carried := &Carried{ids: formats.NewObject()}
 	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
 		value := values.Get(name)
 		if !isIDs(value) {
@@ -55,16 +57,28 @@ func Carry(folder string) (*Carried, error) {
 		}
 		carried.ids.Set(name, value)
 	}
-	for name, most := range carriedFiles {
+	if carried.contents, err = ReadFiles(folder); err != nil {
+		return nil, err
+	}
+	return carried, nil
+}
+
+// ReadFiles reads what of a tokenizer, and of how texts are generated, a model's folder has, by name. A file that cannot be read
+// or is too large is a formats.Error.
+func ReadFiles(folder string) (map[string][]byte, error) {
+	contents := make(map[string][]byte)
+	for _, name := range slices.Sorted(maps.Keys(carriedFiles)) {
 		path := filepath.Join(folder, name)
 		if !formats.Present(path) {
 			continue
 		}
-		if carried.contents[name], err = formats.ReadRegular(path, most); err != nil {
+		content, err := formats.ReadRegular(path, carriedFiles[name])
+		if err != nil {
 			return nil, err
 		}
+		contents[name] = content
 	}
-	return carried, nil
+	return contents, nil
 }
 
 // isIDs says whether a value is an id, a list of them, or none.

@@ -1,24 +1,32 @@
-"""Runs that train an adapter beside stored weights: the same bits in every language, taken up by another; refusals."""
+"""Runs that train an adapter beside stored weights: the same bits in every language, taken up by another; refusals.
+What `merge` and `adapter` make of adapters: the same bytes."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import differences
 import languages
+import ml_dtypes
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from conftest import find
+from family_models import FAMILIES
 from runs import Workshop
 from test_parity_runs import USAGE, WRONG_FILE, said
 
 from nncuda import Context
+from nncuda.bench.random_model import SHAPES, write_folder
+from nncuda.cli import main
 from nncuda.convert.model import convert_model
 from nncuda.convert.quantize import quantize_model
 from nncuda.formats import write_shard
 from nncuda.models import MoEConfig, MoETransformer, StoredModel
+from nncuda.models.adapter import save_adapter
 
 CONFIG = {
     "vocab_size": 48, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "head_dim": 16,
@@ -143,3 +151,109 @@ def test_refused(workshop: Workshop, name: str, tmp_path: Path) -> None:
         state.write_text(json.dumps({**whole, "base": told}))
         done = language.run("train", moved, "--resume", code=None)
         assert words in said(done) and done.returncode == WRONG_FILE, said(done)
+
+
+#: The dtypes of small models with tokenizers, and of an adapter of each.
+SMALL: dict[str, Any] = {"f16": ml_dtypes.bfloat16, "bf16": np.float16}
+
+
+def small(workshop: Workshop, dtype: str) -> Path:
+    """A folder with a Llama, `model`, whose GGUF files have another order of rows, and an adapter of it, `peft`."""
+    folder = workshop.folder / "adapters" / f"small {dtype}"
+
+    def make() -> None:
+        write_folder(folder / "model", SHAPES["tiny"], seed=3, dtype=dtype)
+        shapes, random = StoredModel.open(folder / "model").config.shapes(), np.random.default_rng(7)
+        factors = {
+            name: tuple((0.3 * random.standard_normal(size)).astype(SMALL[dtype]) for size in ((3, columns), (rows, 3)))
+            for name, rows, columns in (
+                (f"model.layers.0.{module}.weight", *shapes[f"model.layers.0.{module}.weight"])
+                for module in ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj")
+            )
+        }
+        save_adapter(folder / "peft", factors, alpha=2.5)  # type: ignore[arg-type]
+
+    workshop.once(folder.name, make)
+    return folder
+
+
+def written(path: Path) -> dict[str, bytes]:
+    """A file, or the files of a folder, by name."""
+    return {entry.name: entry.read_bytes() for entry in ([path] if path.is_file() else path.iterdir())}
+
+
+def pythons(line: list[object]) -> Any:
+    return CliRunner().invoke(main, list(map(str, line)))
+
+
+@pytest.mark.case("an adapter added to its model, and in its other form, to the byte")
+@pytest.mark.parametrize("name", languages.NAMES[1:])
+def test_other_forms(workshop: Workshop, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    f16, bf16, run = small(workshop, "f16"), small(workshop, "bf16"), trained(workshop, "python", "Qwen2", 2)
+    bitnet = "BitNet in i2_s, with SiLU"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "é").symlink_to(f16)
+    ours, theirs = Path("ours"), Path("theirs")
+    ours.mkdir()
+    theirs.mkdir()
+    value = "model.layers.0.self_attn.v_proj.weight"
+    rows, columns = StoredModel.open(f16 / "model").config.shapes()[value]
+    save_adapter("faint", {value: (np.ones((1, columns), np.float32), np.ones((rows, 1), np.float32))}, alpha=2e-5)
+    for command, model, adapter, out in (
+        ("merge", f16 / "model", f16 / "peft", "sum"),
+        ("merge", bf16 / "model", bf16 / "peft", "narrower"),
+        ("merge", base(workshop, "Qwen2"), run, "of a run"),
+        ("adapter", f16 / "model", f16 / "peft", "a.gguf"),
+        ("adapter", "./theirs/../é/.//model/", ours / "a.gguf", "back"),
+        ("adapter", "é/model", "faint", "fainter"),
+        ("adapter", base(workshop, "Qwen2"), run, "run"),
+        ("adapter", base(workshop, bitnet), trained(workshop, "python", bitnet, 2), "ternary.gguf"),
+    ):  # fmt: skip
+        threads = ["--threads", 2] if command == "merge" else []
+        expected = pythons([command, model, adapter, ours / out])
+        assert expected.exit_code == 0, expected.output
+        found = find(name).run(command, model, adapter, theirs / out, *threads)
+        assert found.stdout.replace("theirs/", "ours/") == expected.output
+        assert written(ours / out) == written(theirs / out), (command, out)
+    config = json.loads((theirs / "back" / "adapter_config.json").read_text())
+    assert (config["base_model_name_or_path"], config["lora_alpha"]) == ("theirs/../é/model", 2.5)
+    assert written(theirs / "sum").keys() > {"config.json", "tokenizer.model", "model.safetensors"}
+
+
+@pytest.mark.case("refusals of adapters that are added, or written in another form")
+@pytest.mark.parametrize("name", languages.NAMES[1:])
+def test_forms_that_are_refused(workshop: Workshop, name: str, tmp_path: Path) -> None:
+    """With Python's sentences, and nothing written."""
+    model, peft = (small(workshop, "f16") / part for part in ("model", "peft"))
+    out, file, fused = tmp_path / "out", tmp_path / "out.gguf", workshop.folder / "adapters" / "fused"
+    packed, blocks = (
+        [base(workshop, of), trained(workshop, "python", of, 2)] for of in ("BitNet, packed", "Llama in q8_0")
+    )
+    workshop.once(fused.name, lambda: write_folder(fused, FAMILIES["phi3"], seed=2, dtype="f32"))
+    query = "model.layers.0.self_attn.q_proj.weight"
+    for folder, of, alpha, rank in (
+        ("of fused", fused, 1.0, 2), ("large", model, 1e7, 2), ("nothing", model, 0.0, 2), ("beyond", model, 3e38, 9),
+    ):  # fmt: skip
+        rows, columns = StoredModel.open(of).config.shapes()[query]
+        factors = np.ones((rank, columns), np.float32), np.ones((rows, rank), np.float32)
+        save_adapter(tmp_path / folder, {query: factors}, alpha=alpha)
+    options = tmp_path / "beyond" / "adapter_config.json"
+    options.write_text(json.dumps({**json.loads(options.read_text()), "use_rslora": True}))
+    before = sorted(tmp_path.iterdir())
+    for line, code, words in (
+        (["merge", model, peft, peft], USAGE, "exists; a folder is never replaced"),
+        (["adapter", model, peft, peft], USAGE, "exists; it is never replaced"),
+        (["merge", model, peft, out / "deep"], USAGE, f"would be in {out}, which is no folder; make it first"),
+        (["merge", *packed, out], WRONG_FILE, "has ternary weights, and with an adapter added they are not ternary"),
+        (["merge", *blocks, out], WRONG_FILE, "is a GGUF file; an adapter is merged into a Hugging Face folder"),
+        (["merge", fused, tmp_path / "of fused", out], WRONG_FILE, f"has {query} in one tensor with others"),
+        (["merge", model, tmp_path / "large", out], WRONG_FILE, f"tensor {query} and what the adapter adds"),
+        (["merge", fused, peft, out], WRONG_FILE, "; with r 3 the model makes it ["),
+        (["adapter", model, tmp_path / "nothing", file], WRONG_FILE, "the adapter's scale is 0; a GGUF file"),
+        (["adapter", model, tmp_path / "beyond", file], WRONG_FILE, "the adapter's scale is 1e+38; a GGUF"),
+        (["adapter", model, tmp_path / "beyond", out], WRONG_FILE, "the adapter's scale * rank is too large for f32"),
+    ):  # fmt: skip
+        expected, done = pythons(line), find(name).run(*line, code=code)
+        assert words in said(done) and expected.exit_code == code, (line, said(done))
+        assert said(done).strip() == expected.output[expected.output.index("Error: ") :].strip()
+        assert sorted(tmp_path.iterdir()) == before, line

@@ -40,7 +40,7 @@ def test_commands(other: languages.Language, command: str) -> None:
     error, instead = done.stderr.splitlines()[-1], f"nncuda {command}"
     if other.run(command, "--help", code=None).returncode != 0:
         assert own in error and error.endswith(instead), error
-    shared = ["train", "plan", "generate", "inspect", "report", "shadow", "bench"]
+    shared = ["train", "plan", "generate", "inspect", "report", "shadow", "bench", "merge", "adapter"]
     shared += ["chat"] if other.name in languages.CHATTING else []
     shared += ["serve"] if other.name in languages.SERVING else []
     assert (command in shared) == (not error.endswith(instead))

@@ -170,7 +170,7 @@ AHEAD = {
 
 
 @pytest.mark.case("help: the same options with the same words")
-@pytest.mark.parametrize("command", ["train", "plan", "generate", "inspect", "report"])
+@pytest.mark.parametrize("command", ["train", "plan", "generate", "inspect", "report", "merge", "adapter"])
 def test_help(language: languages.Language, command: str) -> None:
     """Every flag of Python's command is one of this language's, and no more."""
     assert _flags(language, command) == _flags(find("python"), command) - AHEAD.get((language.name, command), set())

@@ -126,6 +126,18 @@ def test_factors_of_several_ranks_are_not_written(tmp_path: Path, base: StoredMo
     assert not (tmp_path / "a").exists()
 
 
+def test_what_a_config_says_of_any_base_and_alpha(tmp_path: Path, base: StoredModel) -> None:
+    made = factors(base)
+    for at, (alpha, told) in enumerate(((6.0, b"6,"), (2.0**53, b"9007199254740992.0,"), (1e-5, b"1e-05,"))):
+        save_adapter(tmp_path / str(at), made, alpha=alpha, base="é \udc80")
+        text = (tmp_path / str(at) / CONFIG).read_bytes()
+        assert b'"lora_alpha": ' + told in text and 'é \\udc80"'.encode() in text
+        assert json.loads(text)["base_model_name_or_path"] == "é \udc80" and json.loads(text)["lora_alpha"] == alpha
+    with pytest.raises(ValueError, match="too large for f32"):
+        save_adapter(tmp_path / "a", made, alpha=float("inf"))
+    assert not (tmp_path / "a").exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

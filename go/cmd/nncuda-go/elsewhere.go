@@ -11,7 +11,7 @@ import (
 
 // What only nncuda has, the command of the Python package: commands, and options of commands that both have.
 var (
-	commandsElsewhere = []string{"adapter", "convert", "data", "demo", "doctor", "dump", "eval", "merge", "quantize", "tokenizer", "verify", "verify-run"}
+	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "eval", "quantize", "tokenizer", "verify", "verify-run"}
 	optionsElsewhere  = map[string][]string{
 		"generate": {"expert-parallel"},
 		"inspect":  {"ternary"},

@@ -482,6 +482,18 @@ func requireRoom(argument, path string) error {
 	return nil
 }
 
+// requireNew refuses a file or folder to write that exists, for which `never` says why, or would be in a folder that does not: a
+// mistyped path would otherwise grow into folders.
+func requireNew(path, never string) error {
+	if _, err := os.Stat(path); err == nil {
+		return usagef("%s exists; %s", path, never)
+	}
+	if folder := filepath.Dir(path); !isFolder(folder) {
+		return usagef("%s would be in %s, which is no folder; make it first", path, folder)
+	}
+	return nil
+}
+
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

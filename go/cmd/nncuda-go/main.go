@@ -102,7 +102,7 @@ func newRoot(std streams) *cobra.Command {
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newElsewhere()...)
 	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newChat(std), newServe(std), newInspect(std), newReport(std),
-		newShadow(std), newBench(std))
+		newShadow(std), newMerge(std), newAdapter(std), newBench(std))
 	return root
 }
 

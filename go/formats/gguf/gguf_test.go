@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/formats/gguf"
 	"github.com/nncuda/nncuda/go/internal/must"
 )
@@ -247,4 +248,49 @@ func FuzzOpen(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "x.gguf")
+	tensor := func(name, format string, bytes string, shape ...int) formats.StoredTensor {
+		known, _ := formats.FormatNamed(format)
+		return formats.StoredTensor{Name: name, Format: known, Shape: shape, Data: []byte(bytes)}
+	}
+	written := []formats.StoredTensor{tensor("b", "bf16", "abcdef", 3, 1), tensor("a", "f32", "ghij", 1)}
+	metadata := []gguf.KeyValue{{Key: "general.type", Value: "é"}, {Key: "alpha", Value: float32(0.1)}}
+	must.Do(t, gguf.Write(path, metadata, written))
+	file := must.Get(gguf.Open(path))(t)
+	defer file.Close()
+	alpha, _ := file.Get("alpha")
+	if number, _ := alpha.Number(); file.Version != 3 || alpha.Type != "f32" || number != float64(float32(0.1)) {
+		t.Errorf("%v", alpha)
+	}
+	if kind, _ := file.Text("general.type"); kind != "é" || !slices.Equal(file.Names(), []string{"b", "a"}) {
+		t.Errorf("%s, %v", kind, file.Names())
+	}
+	for _, tensor := range written {
+		found := must.Get(file.Tensor(tensor.Name))(t)
+		if found.Format != tensor.Format || !slices.Equal(found.Shape, tensor.Shape) || !bytes.Equal(found.Data, tensor.Data) {
+			t.Errorf("%v, not %v", found, tensor)
+		}
+	}
+	must.Do(t, os.Remove(path))
+	one := tensor("a", "f32", "abcd", 1)
+	for words, tensors := range map[string][]formats.StoredTensor{
+		"two tensors have the name 'a'":          {one, one},
+		"tensor '' of shape [1]: a name has 1 t": {tensor("", "f32", "abcd", 1)},
+		"tensor 'a' of shape [2 0]":              {tensor("a", "f32", "", 2, 0)},
+	} {
+		if err := gguf.Write(path, nil, tensors); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, not %s", err, words)
+		}
+	}
+	err := gguf.Write(path, []gguf.KeyValue{{Key: "k", Value: 1}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "k is a int; what is written is a string or a float32") {
+		t.Errorf("%v", err)
+	}
+	if left := must.Get(os.ReadDir(folder))(t); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
 }

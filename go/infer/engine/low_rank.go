@@ -176,7 +176,7 @@ func newLowRank(
 			continue
 		}
 		if order != nil && stored.IsRotated(shape.Name) {
-			pair.B = reordered(pair.B, order)
+			pair.B = pair.B.RowsInOrder(order)
 		}
 		a, err := pair.A.Floats()
 		p.Check(err)

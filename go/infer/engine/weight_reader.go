@@ -191,7 +191,7 @@ func (r *weightReader) copied(p *layer.Pass, name string, put func(rows []byte, 
 	if r.isReordered(name) {
 		parts = slices.Clone(parts)
 		for at, part := range parts {
-			parts[at] = reordered(part, r.order)
+			parts[at] = part.RowsInOrder(r.order)
 		}
 	}
 	rows, rowBytes := 0, parts[0].RowBytes()
@@ -232,19 +232,6 @@ func orderOfPart(headDim, part int) []int {
 		}
 	}
 	return order
-}
-
-// reordered is a copy whose heads have their rows in an order.
-func reordered(part formats.StoredTensor, order []int) formats.StoredTensor {
-	size := part.RowBytes()
-	data := make([]byte, 0, len(part.Data))
-	for first := 0; first < part.Rows(); first += len(order) {
-		for _, row := range order {
-			data = append(data, part.Data[(first+row)*size:(first+row+1)*size]...)
-		}
-	}
-	part.Data, part.Pages = data, nil
-	return part
 }
 
 // checkPlace refuses a name of none of the places.

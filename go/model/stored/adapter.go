@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -55,9 +56,9 @@ const FactorPrefix = "base_model.model."
 
 // AdapterValues are the content of adapter_config.json of an adapter of a model that is said to be `base`.
 func AdapterValues(options model.LowRank, base string) *formats.Object {
-	var alpha any = options.Alpha
-	if whole := int64(options.Alpha); float64(whole) == options.Alpha {
-		alpha = whole
+	var alpha any = json.Number(formats.JSONFloat(options.Alpha)) // with Python's exponents
+	if whole := math.Trunc(options.Alpha); whole == options.Alpha && math.Abs(whole) < 1<<53 {
+		alpha = int64(whole)
 	}
 	var targets []any
 	for _, name := range slices.Sorted(slices.Values(options.Targets)) {
@@ -167,15 +168,11 @@ func adapterOptions(options *formats.Object) (rank int, scale float64, err error
 func factorsOfFolder(file *safetensors.File) ([]factor, error) {
 	var found []factor
 	for _, theirs := range file.Names() {
-		tensor, _ := file.Tensor(theirs)
-		format, known := formats.FormatNamed(strings.ToLower(string(tensor.DType)))
-		if !known {
-			return nil, wrong(file.Path, "tensor %s has dtype %s; weights are f32, f16 or bf16", formats.Shown(theirs),
-				tensor.DType.Name())
+		tensor, err := file.Stored(theirs)
+		if err != nil {
+			return nil, err
 		}
-		made := factor{theirs: theirs, tensor: formats.StoredTensor{
-			Name: theirs, Format: format, Shape: tensor.Shape, Data: tensor.Bytes, Pages: file.Pages(),
-		}}
+		made := factor{theirs: theirs, tensor: tensor}
 		if match := folderFactor.FindStringSubmatch(theirs); match != nil {
 			made.module, made.name, made.which = match[1], match[1]+".weight", match[2]
 		}

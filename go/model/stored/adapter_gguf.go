@@ -13,8 +13,10 @@ import (
 
 // Keys of a GGUF file of an adapter.
 const (
-	adapterKind  = "adapter.type"
-	adapterAlpha = "adapter.lora.alpha"
+	architectureKey = "general.architecture"
+	typeKey         = "general.type"
+	adapterKind     = "adapter.type"
+	adapterAlpha    = "adapter.lora.alpha"
 )
 
 var (
@@ -59,7 +61,7 @@ func checkAdapterKeys(path string, metadata *gguf.Metadata, family *Family) (flo
 	for _, want := range []struct {
 		key    string
 		values []string
-	}{{"general.type", []string{"adapter"}}, {adapterKind, []string{"lora"}}, {"general.architecture", family.Architectures}} {
+	}{{typeKey, []string{"adapter"}}, {adapterKind, []string{"lora"}}, {architectureKey, family.Architectures}} {
 		if text, ok := metadata.Text(want.key); !ok || !slices.Contains(want.values, text) {
 			return 0, wrong(path, "%s is %s; an adapter of this model has '%s'", want.key, metadata.Shown(want.key),
 				strings.Join(want.values, "' or '"))
@@ -130,17 +132,14 @@ func inOrderOfFolders(tensor formats.StoredTensor, name string, headDim int) for
 	if !IsRotated(name) || len(tensor.Shape) != 2 || tensor.Shape[0]%headDim != 0 {
 		return tensor
 	}
-	return rowsInOrder(tensor, headDim)
+	return tensor.RowsInOrder(halfSplitOrder(headDim))
 }
 
-// rowsInOrder gives the rows of heads whose pairs lie side by side in the order of half-split pairs.
-func rowsInOrder(tensor formats.StoredTensor, headDim int) formats.StoredTensor {
-	size, data := tensor.RowBytes(), make([]byte, len(tensor.Data))
-	for first := 0; first < tensor.Rows(); first += headDim {
-		for from, to := range InterleavedOrder(headDim) {
-			copy(data[(first+to)*size:(first+to+1)*size], tensor.Data[(first+from)*size:])
-		}
+// halfSplitOrder is the rows of a head whose pairs lie side by side in the order of half-split pairs.
+func halfSplitOrder(headDim int) []int {
+	order := make([]int, headDim)
+	for at, row := range InterleavedOrder(headDim) {
+		order[row] = at
 	}
-	tensor.Data, tensor.Pages = data, nil
-	return tensor
+	return order
 }

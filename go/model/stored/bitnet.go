@@ -144,7 +144,7 @@ func matricesFromFolder(
 			scale, err := scaleInFolder(path, name, quantized, folder)
 			return ternary.FromPacked(path, name, rows, columns, tensor.Bytes, pages, scale), err
 		}
-		numbers, err := storedIn(folder, name)
+		numbers, err := folder.Stored(name)
 		if err == nil {
 			err = need("", rows, columns)
 		}
@@ -164,7 +164,7 @@ func scaleInFolder(path, name string, quantized ternary.Quantization, folder *sa
 	if _, found := folder.Tensor(key); !found {
 		return 0, wrong(path, "lacks the tensor %s, the scale of %s", key, name)
 	}
-	tensor, err := storedIn(folder, key)
+	tensor, err := folder.Stored(key)
 	if err != nil {
 		return 0, err
 	}

@@ -75,6 +75,9 @@ func (m *Model) Close() error {
 // GGUF is the opened GGUF file, nil of a folder.
 func (m *Model) GGUF() *gguf.File { return m.file }
 
+// Folder is the opened files of a folder, nil of a GGUF file and of a model in memory.
+func (m *Model) Folder() *safetensors.Folder { return m.folder }
+
 // Tokenizer is the model's tokenizer; nil when the files have none. An error when it is wrong, or has more tokens than the
 // model.
 func (m *Model) Tokenizer() (tokenizer.TextTokenizer, error) { return m.tokenizer() }
@@ -305,7 +308,7 @@ func (m *Model) ofFolder(theirs string) (map[string][]formats.StoredTensor, erro
 			return own, err
 		}
 	}
-	tensor, err := storedIn(m.folder, theirs)
+	tensor, err := m.folder.Stored(theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -314,19 +317,6 @@ func (m *Model) ofFolder(theirs string) (map[string][]formats.StoredTensor, erro
 
 func (m *Model) unknownTensor(name string) error {
 	return wrong(m.Path, "has the tensor %s, which no model of this configuration has", formats.Shown(name))
-}
-
-// storedIn is a tensor of f32, f16 or bf16 over the mapped pages of its file.
-func storedIn(folder *safetensors.Folder, name string) (formats.StoredTensor, error) {
-	tensor, _ := folder.Tensor(name)
-	format, known := formats.FormatNamed(strings.ToLower(string(tensor.DType)))
-	if !known {
-		return formats.StoredTensor{}, wrong(folder.FileOf(name), "tensor %s has dtype %s; weights are f32, f16 or bf16",
-			formats.Shown(name), tensor.DType.Name())
-	}
-	return formats.StoredTensor{
-		Name: name, Format: format, Shape: tensor.Shape, Data: tensor.Bytes, Pages: folder.Pages(name),
-	}, nil
 }
 
 // gather adds tensors of single experts, the same matrix of all of them under its name in LlamaConfig.Shapes.

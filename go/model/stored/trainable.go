@@ -160,7 +160,7 @@ func (c LlamaConfig) inOrder(name string, part formats.StoredTensor) formats.Sto
 	if len(shape) == 1 {
 		part.Shape = []int{shape[0], 1}
 	}
-	part = rowsInOrder(part, c.HeadDim)
+	part = part.RowsInOrder(halfSplitOrder(c.HeadDim))
 	part.Shape = shape
 	return part
 }

@@ -29,7 +29,7 @@ def adapter(base: Path, source: Path, out: Path) -> None:
     require_room(out, force=False)
     config = StoredModel.open(base).config
     opened = Adapter.open(source, config)
-    if out.suffix == ".gguf":
+    if out.name.endswith(".gguf"):
         write_adapter_gguf(out, opened, config)
     else:
         factors = {name: (pair.a.numbers(), pair.b.numbers()) for name, pair in opened.factors.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,7 @@ from ..formats.atomic import write_folder
 from ..formats.block_formats import StoredTensor
 from ..formats.errors import FormatError
 from ..formats.mapped import release
-from ..formats.safetensors import read_safetensors_folder
-from ..formats.safetensors_writer import NewArray, write_in_pieces
+from ..formats.safetensors import SafetensorsLayout, read_safetensors_folder
 from ..models.adapter import Adapter
 from ..models.stored import StoredModel
 from .model import copy_tokenizer
@@ -52,17 +51,22 @@ def merge_adapter(
     for name in adapter.factors:
         if name not in files:
             raise FormatError(model.path, f"has {name} in one tensor with others; adapters of it are not merged")
-    new = [NewArray(name, files.dtype(name), files.shape(name)) for name in files]
+    layout = SafetensorsLayout({name: (files.dtype(name), files.shape(name)) for name in files}, {"format": "pt"})
+
+    def sums() -> Iterator[tuple[str, int, np.ndarray]]:
+        for name in layout:  # each made when its turn comes
+            stored = files.stored(name)
+            yield name, 0, _merged(model.path, stored, adapter, name, ctx)
+            release(stored.data)
+            if progress is not None:
+                progress(stored.elements)
+
     with write_folder(path) as folder:
         shutil.copyfile(model.path / "config.json", folder / "config.json")
         copy_tokenizer(model.path, folder)
-        with write_in_pieces(folder / "model.safetensors", new) as writer:
-            for name in files:
-                stored = files.stored(name)
-                writer.write(name, _merged(model.path, stored, adapter, name, ctx))
-                release(stored.data)
-                if progress is not None:
-                    progress(stored.elements)
+        file = folder / "model.safetensors"
+        layout.create(file)
+        layout.write(file, sums())
 
 
 def _merged(path: Path, stored: StoredTensor, adapter: Adapter, name: str, ctx: Context) -> np.ndarray:

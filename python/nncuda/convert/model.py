@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,13 @@ from ..formats.gguf_writer import NewTensor, write_gguf
 from ..formats.json_values import read_json
 from ..formats.mapped import release
 from ..formats.piece_writer import PieceWriter
-from ..formats.regular import present
 from ..formats.safetensors_writer import NewArray, write_in_pieces
 from ..formats.ternary import checked_scale, tern2_shape
 from ..models.bitnet import OUR_METHOD, TABLES
 from ..models.gguf_names import gguf_name
 from ..models.llama import LlamaConfig, is_plain
 from ..models.stored import StoredModel
+from ..tokenizer.carried import tokenizer_files
 from ..tokenizer.to_folder import write_gguf_tokenizer
 from .quantize import check_finite, file_metadata, pieces, stored_bytes
 from .ternary import packed_rows, tern2_bytes, ternary_bytes
@@ -38,22 +37,11 @@ from .ternary import packed_rows, tern2_bytes, ternary_bytes
 FOLDERS = ("hf", "hf-packed", "packed")
 FORMS = (*FOLDERS, *TERNARY_FORMATS)
 
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "generation_config.json",
-)
-
 
 def copy_tokenizer(source: Path, folder: Path) -> None:
     """Copies what of a tokenizer, and of how texts are generated, the folder `source` has."""
-    for name in _TOKENIZER_FILES:
-        if present(source / name):
-            shutil.copyfile(source / name, folder / name)
+    for name, content in tokenizer_files(source).items():
+        (folder / name).write_bytes(content)
 
 
 def head_name(config: LlamaConfig) -> str:

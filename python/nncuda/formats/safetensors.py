@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -188,6 +188,10 @@ class SafetensorsLayout:
 
     def __contains__(self, name: str) -> bool:
         return name in self._first
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in the order of the file."""
+        return iter(self._first)
 
     def create(self, path: str | os.PathLike[str]) -> None:
         """Makes the file, in its full length, with all tensors zero."""

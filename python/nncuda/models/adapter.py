@@ -74,8 +74,9 @@ class Adapter:
 
     @property
     def alpha(self) -> float:
-        """scale * rank, rounded to f32, in which GGUF files have it."""
-        return float(np.float32(self.scale * self.rank))
+        """scale * rank, rounded to f32, in which GGUF files have it; infinite where it is too large for that."""
+        with np.errstate(over="ignore"):
+            return float(np.float32(self.scale * self.rank))
 
     @property
     def num_parameters(self) -> int:
@@ -176,8 +177,11 @@ def save_adapter(
     """Writes an adapter as a PEFT folder, in one step: of each matrix, by its name in `LlamaConfig.shapes`, A [rank,
     in] and B [out, rank], all of one rank. `base` is what is said of the model that it belongs to.
 
-    The same arrays give the same bytes. OSError when the system refuses, ValueError when ranks differ.
+    The same arrays give the same bytes. OSError when the system refuses, ValueError when ranks differ, or `alpha` is no
+    finite number.
     """
+    if not math.isfinite(alpha):
+        raise ValueError("the adapter's scale * rank is too large for f32, in which lora_alpha is written")
     ranks = {a.shape[0] for a, _ in factors.values()} | {b.shape[1] for _, b in factors.values()}
     if len(ranks) != 1:
         raise ValueError(f"factors of ranks {sorted(ranks)}; an adapter has one rank")
@@ -188,19 +192,28 @@ def save_adapter(
         module = f"{PREFIX}{name.removesuffix('.weight')}"
         tensors |= {f"{module}.lora_A.weight": a, f"{module}.lora_B.weight": b}
     with write_folder(path) as folder:
-        (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        (folder / CONFIG).write_bytes(adapter_document(values))
         write_safetensors(folder / WEIGHTS, tensors, {"format": "pt"})
 
 
+def adapter_document(values: Mapping[str, Any]) -> bytes:
+    """`adapter_config.json` with that content: text as it is, as the other languages write it, but for the bytes of a
+    path that are no text, which JSON has escapes for."""
+    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")
+
+
 def adapter_values(rank: int, alpha: float, targets: Iterable[str], base: str) -> dict[str, Any]:
-    """The content of adapter_config.json."""
+    """The content of adapter_config.json. A whole alpha is written as such, as PEFT's options have it, if every program
+    that counts with f64 reads it again."""
+    whole = float(alpha).is_integer() and abs(alpha) < 2**53
     return {
         "base_model_name_or_path": base or None,
         "bias": "none",
         "fan_in_fan_out": False,
         "inference_mode": True,
         "init_lora_weights": True,
-        "lora_alpha": int(alpha) if float(alpha).is_integer() else alpha,
+        "lora_alpha": int(alpha) if whole else alpha,
         "lora_dropout": 0.0,
         "modules_to_save": None,
         "peft_type": "LORA",

@@ -14,7 +14,6 @@ of sqrt(5); Dettmers et al. 2023, "QLoRA", sections 3 and 4)
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ from ..layers import (
     RMSNorm,
     TransformerBlock,
 )
-from .adapter import CONFIG, LORA_TARGETS, PREFIX, WEIGHTS, adapter_values, save_adapter
+from .adapter import CONFIG, LORA_TARGETS, PREFIX, WEIGHTS, adapter_document, adapter_values, save_adapter
 from .config import MoEConfig
 from .frozen import FrozenBase
 from .parameters import Layout, ParameterArena, ParameterLayout, own_parts
@@ -211,7 +210,7 @@ class AdapterFiles:
         """Makes them all, with zeros for the factors."""
         options, base = self._model.options, str(self._model.base.stored.path.resolve())
         values = adapter_values(options.rank, options.alpha, options.targets, base)
-        (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        (folder / CONFIG).write_bytes(adapter_document(values))
         self._tensors.create(folder / WEIGHTS)
 
     def write(self, folder: Path, own: Sequence[range]) -> None:

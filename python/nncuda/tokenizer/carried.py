@@ -32,6 +32,12 @@ TOKENIZER_FILES = {
 _IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
+def tokenizer_files(folder: Path) -> dict[str, bytes]:
+    """What of a tokenizer, and of how texts are generated, a model's folder has. FormatError for a file that cannot be
+    read or is too large."""
+    return {name: read_regular(folder / name, most) for name, most in TOKENIZER_FILES.items() if present(folder / name)}
+
+
 class CarriedTokenizer:
     """`contents` of the files by name, and `special_ids`, those that config.json has of begin, end and padding."""
 
@@ -51,10 +57,7 @@ class CarriedTokenizer:
                     f"{name} is {shown(value)}; it must be a whole number, from 0 to {COUNT}, a list of them, or null"
                 )
                 raise FormatError(config, problem)
-        contents = {
-            name: read_regular(folder / name, most) for name, most in TOKENIZER_FILES.items() if present(folder / name)
-        }
-        return cls(contents, ids)
+        return cls(tokenizer_files(folder), ids)
 
     @classmethod
     def of_gguf(cls, tokenizer: TextTokenizer | None, metadata: Mapping[str, Any], source: Path) -> CarriedTokenizer:

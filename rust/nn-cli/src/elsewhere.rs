@@ -2,20 +2,8 @@
 
 use clap::error::{ContextKind, ErrorKind};
 
-const COMMANDS: [&str; 12] = [
-    "adapter",
-    "convert",
-    "data",
-    "demo",
-    "doctor",
-    "dump",
-    "eval",
-    "merge",
-    "quantize",
-    "tokenizer",
-    "verify",
-    "verify-run",
-];
+const COMMANDS: [&str; 10] =
+    ["convert", "data", "demo", "doctor", "dump", "eval", "quantize", "tokenizer", "verify", "verify-run"];
 const OPTIONS: [(&str, &[&str]); 2] = [("generate", &["--expert-parallel"]), ("inspect", &["--ternary"])];
 
 /// What there is to say of arguments that would be right for the Python package's command.

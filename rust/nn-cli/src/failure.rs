@@ -10,6 +10,7 @@ use crate::elsewhere;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const WRONG_FILE: u8 = 3;
+const INTERRUPTED: u8 = 130;
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,9 @@ pub(crate) enum Failure {
     /// It was asked in a wrong way.
     #[error("{0}")]
     Usage(String),
+    /// Somebody ended it before it was done.
+    #[error("interrupted")]
+    Interrupted,
     /// What was checked is not as it should be.
     #[error("{0}")]
     Check(String),
@@ -43,6 +47,10 @@ impl Failure {
                 if error.kind() == io::ErrorKind::BrokenPipe =>
             {
                 return ExitCode::SUCCESS;
+            }
+            Self::Interrupted => {
+                eprintln!("{self}");
+                return ExitCode::from(INTERRUPTED);
             }
             Self::Usage(_) => USAGE,
             Self::Check(_) => FAILED,

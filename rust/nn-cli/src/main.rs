@@ -4,6 +4,7 @@
 //! library, the device or its memory fails; 130 interrupted, though not where a run is trained, which stops and saves.
 #![forbid(unsafe_code)]
 
+mod adapter;
 mod bench;
 mod chat;
 mod elsewhere;
@@ -12,6 +13,7 @@ mod flags;
 mod generate;
 mod inspect;
 mod interrupt;
+mod merge;
 mod paths;
 mod plan;
 mod ranks;
@@ -52,6 +54,8 @@ enum Command {
     Report(report::Arguments),
     Serve(Box<serve::Arguments>),
     Shadow(Box<shadow::Arguments>),
+    Merge(merge::Arguments),
+    Adapter(adapter::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -84,6 +88,8 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Serve(arguments) => serve::run(*arguments, &interrupts),
         Command::Shadow(arguments) => shadow::run(*arguments),
+        Command::Merge(arguments) => merge::run(&arguments, &interrupts),
+        Command::Adapter(arguments) => adapter::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     });
     done.map_or_else(Failure::report, |()| ExitCode::SUCCESS)

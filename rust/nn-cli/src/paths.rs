@@ -1,10 +1,18 @@
 //! Paths given as arguments, checked as such.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-/// A path as it is shown: without repeated and trailing slashes.
+/// A path as it is shown, and written into files: without what says nothing, but with each "..", since a link may lead it
+/// elsewhere.
 fn tidy(text: &str) -> PathBuf {
-    PathBuf::from(text).components().collect()
+    let parts = Path::new(text).components().filter(|part| *part != Component::CurDir);
+    let tidy: PathBuf = parts.collect();
+    if tidy.as_os_str().is_empty() && !text.is_empty() { PathBuf::from(".") } else { tidy }
+}
+
+/// Any path, which the command itself looks at.
+pub(crate) fn any(text: &str) -> Result<PathBuf, String> {
+    Ok(tidy(text))
 }
 
 /// A file that exists.

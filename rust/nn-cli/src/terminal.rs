@@ -1,5 +1,7 @@
 //! How the commands write for people.
 
+use nn_core::format::value::general;
+
 /// A number of bytes: 1536 is "1.5 KiB".
 pub(crate) fn bytes_text(count: u64) -> String {
     let mut amount = count as f64;
@@ -37,17 +39,7 @@ pub(crate) fn grouped_text(number: f64) -> String {
 
 /// A number with three significant digits: 0.0123, 1.2e-05.
 pub(crate) fn short_text(number: f64) -> String {
-    let rounded = format!("{number:.2e}");
-    let (digits, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let plain = |text: &str| {
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text.to_owned() }
-    };
-    if (-4..3).contains(&exponent) {
-        return plain(&format!("{number:.*}", (2 - exponent) as usize));
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{}e{sign}{:02}", plain(digits), exponent.abs())
+    general(number, 3)
 }
 
 /// Rows of cells as columns, as wide as their widest cell.

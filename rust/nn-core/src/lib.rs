@@ -37,6 +37,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod convert;
 pub mod error;
 pub mod format;
 pub mod generate;

@@ -6,6 +6,8 @@ mod tiny;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nn_core::Error;
+use nn_core::convert::merge_adapter;
 use nn_core::format::shards::write_shard;
 use nn_core::infer::{Engine, EngineOptions, GenerateOptions, LanguageModel, Prompt, Request, Sampling, Scheduler};
 use nn_core::model::{Adapter, MoEConfig, StoredModel};
@@ -159,4 +161,31 @@ fn what_one_adapter_has_computed_is_no_others() {
     }
     let unknown = Request { prompt: text.clone(), adapter: Some("no".into()), ..Request::default() };
     assert!(scheduler.add(unknown).unwrap_err().to_string().starts_with("adapter is 'no'"));
+}
+
+/// That the bits of sums are Python's is tests/parity/test_parity_adapters.py's to say.
+#[test]
+fn merging_ends_without_a_trace_where_it_is_stopped() {
+    let ctx = tiny::context();
+    let (root, stored, adapters) = opened(&ctx);
+    let (_, adapter) = &adapters[1];
+    let room = root.path().join("room");
+    std::fs::create_dir(&room).unwrap();
+    let path = room.join("sum");
+    let done = std::cell::Cell::new(0);
+    let some = || {
+        done.set(done.get() + 1);
+        if done.get() < 5 { Ok(()) } else { Err(Error::value("enough")) }
+    };
+    let stopped = merge_adapter(&stored, adapter, &path, &ctx, &some).unwrap_err();
+    assert_eq!((stopped.to_string(), done.get()), ("enough".to_owned(), 5));
+    assert_eq!(std::fs::read_dir(&room).unwrap().count(), 0);
+    merge_adapter(&stored, adapter, &path, &ctx, &|| Ok(())).unwrap();
+    let sum = StoredModel::open(&path).unwrap();
+    for (name, _) in stored.config().shapes() {
+        let [before, after] = [&stored, &sum].map(|model| model.tensors().whole(&name).unwrap().f32().unwrap());
+        assert_eq!(before != after, adapter.factors().contains_key(&name), "{name}");
+    }
+    let twice = merge_adapter(&stored, adapter, &path, &ctx, &|| Ok(()));
+    assert!(matches!(twice, Err(Error::Exists(_))));
 }

@@ -112,6 +112,19 @@ impl BlockFormat {
         }
     }
 
+    /// The elements of a format without blocks as f32; `None` for others.
+    pub(crate) fn widened(&self, data: &[u8]) -> Option<Vec<f32>> {
+        let halves = |number: fn(u16) -> f32| {
+            data.chunks_exact(2).map(|bytes| number(u16::from_le_bytes([bytes[0], bytes[1]]))).collect()
+        };
+        match self.code {
+            Format::F32 => Some(data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()),
+            Format::F16 => Some(halves(|bits| F16(bits).into())),
+            Format::Bf16 => Some(halves(|bits| Bf16(bits).into())),
+            _ => None,
+        }
+    }
+
     /// The form with sixteen rows side by side (`kernels::interleave_rows`), where there is one.
     pub fn interleaved(&self) -> Option<Format> {
         match self.code {
@@ -226,16 +239,8 @@ impl StoredTensor {
 
     /// The elements of a format without blocks as f32: for norms, biases, routers. `Error::Value` for others.
     pub fn f32(&self) -> Result<Vec<f32>> {
-        let data = self.bytes()?;
-        let halves = |number: fn(u16) -> f32| {
-            data.chunks_exact(2).map(|bytes| number(u16::from_le_bytes([bytes[0], bytes[1]]))).collect()
-        };
-        match self.format.code {
-            Format::F32 => Ok(data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()),
-            Format::F16 => Ok(halves(|bits| F16(bits).into())),
-            Format::Bf16 => Ok(halves(|bits| Bf16(bits).into())),
-            _ => Err(Error::value(format!("tensor {} is in {}, a block format", self.name, self.format.name))),
-        }
+        let in_blocks = || Error::value(format!("tensor {} is in {}, a block format", self.name, self.format.name));
+        self.format.widened(&self.bytes()?).ok_or_else(in_blocks)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading GGUF files, version 2 and 3, little-endian.
+//! GGUF files, little-endian: reading, version 2 and 3, and writing, version 3.
 //!
 //! A file is a header, entries of metadata, descriptions of the tensors, then their bytes from the next multiple of
 //! `general.alignment` on (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>). All of it but the values is checked
@@ -8,6 +8,7 @@
 
 mod metadata;
 mod reader;
+mod write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use super::value::quoted;
 use crate::error::{Error, Result};
 pub use metadata::{Metadata, MetadataValue, StringArray, ValueType};
 use reader::Reader;
+pub use write::write_gguf;
 
 const HEADER_BYTES: u64 = 24;
 

@@ -2,8 +2,11 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io::{self, Write};
 
+use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use super::limits::{JSON_DEPTH, JSON_MARKS};
 use super::value::{Value, quoted};
@@ -137,6 +140,37 @@ pub fn write_json(value: &Value) -> String {
     out
 }
 
+/// A value as JSON with an entry a line, two spaces deeper at each level. A number is written as Python does, null where it is not
+/// finite.
+pub(super) fn json_lines(value: &Value) -> String {
+    let mut out = Vec::new();
+    // Names are text, and nothing else can fail.
+    let _ = value.serialize(&mut Serializer::with_formatter(&mut out, PythonLines(PrettyFormatter::new())));
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// What `PrettyFormatter` writes, but for numbers with a fraction.
+struct PythonLines<'a>(PrettyFormatter<'a>);
+
+macro_rules! as_pretty {
+    ($($method:ident($($first:ident)?);)*) => {$(
+        fn $method<W: ?Sized + Write>(&mut self, writer: &mut W $(, $first: bool)?) -> io::Result<()> {
+            self.0.$method(writer $(, $first)?)
+        }
+    )*};
+}
+
+impl Formatter for PythonLines<'_> {
+    as_pretty! {
+        begin_array(); end_array(); begin_array_value(first); end_array_value();
+        begin_object(); end_object(); begin_object_key(first); begin_object_value(); end_object_value();
+    }
+
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, number: f64) -> io::Result<()> {
+        writer.write_all(python_float(number).as_bytes())
+    }
+}
+
 fn write_value(value: &Value, out: &mut String) {
     match value {
         Value::None => out.push_str("null"),
@@ -194,6 +228,14 @@ mod tests {
         let text = r#"[1.5,1e16,1e-5,0.0001,123456789012345.0,1e22,-2.5e-7,5,null,true,{"a":"é"}]"#;
         let expected = r#"[1.5,1e+16,1e-05,0.0001,123456789012345.0,1e+22,-2.5e-07,5,null,true,{"a":"é"}]"#;
         assert_eq!(write_json(&parse_json(text.as_bytes()).unwrap()), expected);
+    }
+
+    #[test]
+    fn lines_have_pythons_numbers() {
+        let value = parse_json(br#"{"a":[1e-5,2.5,[]],"b":{},"c":1e16}"#).unwrap();
+        let expected = "{\n  \"a\": [\n    1e-05,\n    2.5,\n    []\n  ],\n  \"b\": {},\n  \"c\": 1e+16\n}";
+        assert_eq!(json_lines(&value), expected);
+        assert_eq!(json_lines(&f64::NAN.into()), "null");
     }
 
     #[test]

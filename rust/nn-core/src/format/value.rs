@@ -2,6 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
+use super::json::json_lines;
 use super::limits::SHOWN_CHARACTERS;
 
 /// A JSON or TOML value. Tables keep their order; of a name given twice the last value counts.
@@ -176,9 +177,10 @@ impl Value {
         serde_json::to_string(self).unwrap_or_default() // names are text, and nothing else can fail
     }
 
-    /// JSON with an entry a line, two spaces deeper at each level, and a line end behind it: a file.
+    /// JSON with an entry a line, two spaces deeper at each level, numbers as Python writes them, and a line end behind it: a
+    /// file.
     pub fn to_json_lines(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        json_lines(self) + "\n"
     }
 
     /// As messages show it, cut off where it is long.
@@ -195,6 +197,21 @@ impl Value {
 /// A number rounded to so many significant digits, at least 1.
 pub(crate) fn significant(number: f64, digits: usize) -> f64 {
     format!("{number:.*e}", digits - 1).parse().unwrap_or(number)
+}
+
+/// A number with at most so many significant digits, as C's `%g` has it: 1.5, 0.0001, 1e-05.
+pub fn general(number: f64, digits: usize) -> String {
+    let rounded = format!("{number:.*e}", digits - 1);
+    let (mantissa, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let plain = |text: &str| {
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text.to_owned() }
+    };
+    if (-4..digits as i32).contains(&exponent) {
+        return plain(&format!("{number:.*}", (digits as i32 - 1 - exponent) as usize));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", plain(mantissa), exponent.abs())
 }
 
 /// A text from a file as messages show it, cut off where it is long.
@@ -223,6 +240,20 @@ mod tests {
         ]));
         assert_eq!(value.to_json(), r#"{"b":[1,null,true,null],"a\n":"😀\""}"#);
         assert!(value.to_json_lines().starts_with("{\n  \"b\": [\n    1,"));
+    }
+
+    #[test]
+    fn numbers_have_so_many_digits() {
+        for (number, shown) in [
+            (1.5, "1.5"),
+            (1.0 / 3.0, "0.333333"),
+            (1e-5, "1e-05"),
+            (-0.0001, "-0.0001"),
+            (1e6, "1e+06"),
+            (123_456.0, "123456"),
+        ] {
+            assert_eq!(general(number, 6), shown);
+        }
     }
 
     #[test]

@@ -117,6 +117,11 @@ impl Adapter {
         self.scale
     }
 
+    /// scale \* rank, rounded to f32, in which GGUF files have it; infinite where it is too large for that.
+    pub(super) fn alpha(&self) -> f32 {
+        (self.scale * self.rank as f64) as f32
+    }
+
     /// The factors by the names of their matrices in `LlamaConfig::shapes`, the rows of B in the order of folders.
     pub fn factors(&self) -> &BTreeMap<String, LowRank> {
         &self.factors
@@ -125,8 +130,8 @@ impl Adapter {
 
 /// The content of `adapter_config.json` of an adapter of a model that is said to be `base`.
 pub(crate) fn adapter_values(options: &LowRankOptions, base: &str) -> Table {
-    let whole = options.alpha as i64;
-    let alpha = if whole as f64 == options.alpha { Value::Integer(whole.into()) } else { options.alpha.into() };
+    let whole = options.alpha.trunc() == options.alpha && options.alpha.abs() < (1_u64 << 53) as f64;
+    let alpha = if whole { Value::Integer(options.alpha as i128) } else { options.alpha.into() };
     let mut targets: Vec<&str> = options.targets.iter().map(String::as_str).collect();
     targets.sort_unstable();
     Table::from([

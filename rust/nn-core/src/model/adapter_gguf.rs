@@ -17,8 +17,10 @@ use crate::error::{Error, Result};
 use crate::format::gguf::{Metadata, MetadataValue};
 use crate::format::{Gguf, Value};
 
-const KIND: &str = "adapter.type";
-const ALPHA: &str = "adapter.lora.alpha";
+pub(super) const ARCHITECTURE: &str = "general.architecture";
+pub(super) const TYPE: &str = "general.type";
+pub(super) const KIND: &str = "adapter.type";
+pub(super) const ALPHA: &str = "adapter.lora.alpha";
 /// What says something of how a file's users ask, and nothing of what it computes; so does `general.*`.
 const NEUTRAL: [&str; 2] = ["adapter.lora.task_name", "adapter.lora.prompt_prefix"];
 
@@ -42,8 +44,7 @@ fn alpha_of(path: &Path, metadata: &Metadata, family: &Family) -> Result<f64> {
         _ => Value::None,
     };
     let shown = |key: &str| metadata.plain(key).unwrap_or(Value::None).shown();
-    let right: [(&str, &[&str]); 3] =
-        [("general.type", &["adapter"]), (KIND, &["lora"]), ("general.architecture", family.architectures)];
+    let right: [(&str, &[&str]); 3] = [(TYPE, &["adapter"]), (KIND, &["lora"]), (ARCHITECTURE, family.architectures)];
     for (key, values) in right {
         if !one(key).as_text().is_some_and(|text| values.contains(&text)) {
             let values = values.join("' or '");

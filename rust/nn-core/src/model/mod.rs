@@ -2,6 +2,7 @@
 
 mod adapter;
 mod adapter_gguf;
+mod adapter_write;
 mod arena;
 mod arenas;
 mod bitnet;

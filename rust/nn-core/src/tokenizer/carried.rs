@@ -23,6 +23,17 @@ const FILES: [(&str, u64); 7] = [
     ("chat_template.jinja", TEMPLATE_BYTES),
 ];
 
+/// What of a tokenizer, and of how texts are generated, a model's folder has, by name. `Error::Format` for a file that cannot be
+/// read or is too large.
+pub(crate) fn tokenizer_files(folder: &Path) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    FILES
+        .into_iter()
+        .map(|(name, most)| (name, folder.join(name), most))
+        .filter(|(_, path, _)| present(path))
+        .map(|(name, path, most)| Ok((name, read_regular(&path, most)?)))
+        .collect()
+}
+
 /// The files by name, and the ids that config.json has of begin, end and padding.
 #[derive(Clone, Debug)]
 pub struct CarriedTokenizer {
@@ -70,13 +81,7 @@ impl CarriedTokenizer {
             }
             special_ids.set(name, value.clone());
         }
-        let contents = FILES
-            .into_iter()
-            .map(|(name, most)| (name, folder.join(name), most))
-            .filter(|(_, path, _)| present(path))
-            .map(|(name, path, most)| Ok((name, read_regular(&path, most)?)))
-            .collect::<Result<_>>()?;
-        Ok(Self { contents, special_ids })
+        Ok(Self { contents: tokenizer_files(folder)?, special_ids })
     }
 
     /// Whether there is a tokenizer among them.

@@ -30,6 +30,7 @@ use crate::format::limits::TOKENIZER_MODEL_BYTES;
 use crate::format::read_regular;
 use bpe::Bpe;
 pub use carried::CarriedTokenizer;
+pub(crate) use carried::tokenizer_files;
 pub use chat_template::{ChatTemplate, Rendering, answer_template, render_templates_apart};
 use model_file::{Kind, ModelFile, ModelType};
 use normalizer::Normalizer;

@@ -9,7 +9,7 @@ use super::super::value::Value;
 use crate::error::{Error, Result};
 use crate::tokenizer::gguf as tokenizer;
 
-const DEFAULT_ALIGNMENT: usize = 32;
+pub(super) const DEFAULT_ALIGNMENT: usize = 32;
 const ALIGNMENT_KEY: &str = "general.alignment";
 
 /// Elements of an array that a message could show.

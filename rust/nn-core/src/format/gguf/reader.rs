@@ -12,8 +12,8 @@ use super::metadata::text;
 use super::{MetadataValue, StringArray, TensorEntry, ValueType};
 use crate::error::{Error, Result};
 
-const MAGIC: &[u8] = b"GGUF";
-const MOST_DIMENSIONS: u32 = 4;
+pub(super) const MAGIC: &[u8] = b"GGUF";
+pub(super) const MOST_DIMENSIONS: u32 = 4;
 /// A key of one byte, its type and a value of one byte.
 pub(super) const LEAST_ENTRY: u64 = 8 + 1 + 4 + 1;
 /// A name of one byte, one dimension.

@@ -50,9 +50,10 @@ impl Dtype {
         Self { code, name, size, floating }
     }
 
-    /// What files call a dtype of which this program writes tensors: f32, bf16 or u8.
+    /// What files call a dtype of which this program writes tensors: f32, f16, bf16 or u8.
     pub fn of(dtype: nn_ffi::DType) -> Self {
         match dtype {
+            nn_ffi::DType::F16 => F16,
             nn_ffi::DType::BF16 => BF16,
             nn_ffi::DType::U8 => U8,
             _ => F32,

@@ -42,6 +42,7 @@ impl Source<'_> {
 
     fn code(&self) -> safetensors::Dtype {
         match self.dtype.code {
+            "F16" => safetensors::Dtype::F16,
             "BF16" => safetensors::Dtype::BF16,
             "U8" => safetensors::Dtype::U8,
             _ => safetensors::Dtype::F32, // no other is made, see Dtype::of
@@ -108,7 +109,7 @@ pub fn fill_safetensors(path: &Path, tensors: &[Source<'_>], format: Option<&str
     file.sync_all().map_err(failed)
 }
 
-/// Writes tensors of f32, bf16 and u8: the same tensors give the same bytes. The caller sees to atomicity.
+/// Writes tensors of f32, f16, bf16 and u8: the same tensors give the same bytes. The caller sees to atomicity.
 ///
 /// `format` is the one entry of metadata that may be given.
 pub fn write_safetensors(path: &Path, tensors: &[Source<'_>], format: Option<&str>) -> Result<()> {
@@ -169,7 +170,7 @@ pub fn fill_safetensors_folder(folder: &Path, tensors: &[Source<'_>], most_bytes
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BF16, F32, U8};
+    use super::super::{BF16, F16, F32, U8};
     use super::*;
 
     /// The file of the crate, and of the ranks that share its elements out, are one.
@@ -180,6 +181,7 @@ mod tests {
             ("codes", U8, vec![7]),
             ("a", F32, vec![]),
             ("half", BF16, vec![3]),
+            ("f16", F16, vec![5]),
             ("none", F32, vec![0]),
         ];
         let bytes =
