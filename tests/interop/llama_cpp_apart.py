@@ -13,11 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import llama_cpp as api
+import numpy as np
 
 from nncuda.bench import llama_cpp_side
 
 
 class _Side(llama_cpp_side.LlamaCpp):
+    def greedy(self, ids: list[int], count: int) -> np.ndarray:
+        """i32 [count]: the tokens that follow a new sequence, each the likeliest."""
+        tokens = self.start([ids])[:]
+        for _ in range(count - 1):
+            self.step(1)
+            tokens += self.tokens()
+        return np.array(tokens, np.int32)
+
     def adapt(self, path: str) -> None:
         """Puts the adapter of a GGUF file beside the model."""
         adapter = api.llama_adapter_lora_init(self._model, path.encode())

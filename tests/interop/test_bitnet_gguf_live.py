@@ -40,11 +40,7 @@ def _run(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """llama.cpp's logits behind each id of the prompt, and the tokens that follow greedily."""
     ids = prompt(IN_GGUF, GGUF_PROMPT)
     other = LlamaCpp(str(path), 1, 256, 1)
-    logits, tokens = other.logits(ids), other.start([ids])[:]
-    for _ in range(GGUF_GREEDY - 1):
-        other.step(1)
-        tokens += other.tokens()
-    return logits, np.array(tokens, np.int32)
+    return other.logits(ids), other.greedy(ids, GGUF_GREEDY)
 
 
 @pytest.mark.parametrize("form", GGUF_FORMATS)

@@ -29,6 +29,7 @@ if os.environ.get("NNCUDA_INTEROP") != "live":
 
 import torch
 import transformers
+from transformers_beside import logits_and_tokens
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +39,8 @@ def record() -> Iterator[dict[str, np.ndarray]]:
 
 def theirs(path: Path, name: str, **options: Any) -> dict[str, np.ndarray]:
     """What transformers says of the model in a folder, by the name of its case."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation="eager", **options
-    ).float()
-    ids = prompt(FAMILIES[name])
-    given = torch.tensor([ids])
-    with torch.no_grad():
-        logits = model(input_ids=given).logits[0].numpy()
-        written = model.generate(given, max_new_tokens=GREEDY, do_sample=False, eos_token_id=None, pad_token_id=0)
-    return {f"{name}.logits": logits[-8:].copy(), f"{name}.tokens": written[0, len(ids) :].numpy().astype(np.int32)}
+    logits, tokens = logits_and_tokens(path, prompt(FAMILIES[name]), GREEDY, **options)
+    return {f"{name}.logits": logits[-8:].copy(), f"{name}.tokens": tokens}
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -40,25 +40,16 @@ import llama_cpp
 import torch
 import transformers
 from llama_cpp_apart import LlamaCpp
+from transformers_beside import logits_and_tokens
 
 CANDLE = os.environ.get("NNCUDA_CANDLE", "")
 LARGE = os.environ.get("NNCUDA_LARGE")
 
 
-def _run(path: Path, ids: list[int], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Logits behind each id, and the tokens that follow greedily, by transformers in f32."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
-    given = torch.tensor([ids])
-    with torch.no_grad():
-        logits = model(input_ids=given).logits[0].numpy()
-        written = model.generate(given, max_new_tokens=count, do_sample=False, eos_token_id=None, pad_token_id=0)
-    return logits, written[0, len(ids) :].numpy().astype(np.int32)
-
-
 @pytest.mark.parametrize("name", FOLDERS)
 def test_transformers(tmp_path: Path, name: str, record: dict[str, np.ndarray]) -> None:
     path = folder(tmp_path, name)
-    logits, tokens = _run(path, prompt(FOLDERS[name]), GREEDY)
+    logits, tokens = logits_and_tokens(path, prompt(FOLDERS[name]), GREEDY)
     found = {f"transformers.{name}.logits": logits[-8:].copy(), f"transformers.{name}.tokens": tokens}
     check_folder(path, name, found)
     record |= found
@@ -70,11 +61,7 @@ def test_gguf(ctx: nncuda.Context, files: dict[str, Path], name: str, record: di
     ids = prompt(QUANTISED)
     other = LlamaCpp(str(files[name]), 1, 256, 1)
     found = {f"digest.{name}": digest(files[name]), f"llama.cpp.{name}.logits": other.logits(ids)}
-    tokens = other.start([ids])[:]
-    for _ in range(GREEDY_QUANTISED - 1):
-        other.step(1)
-        tokens += other.tokens()
-    found[f"llama.cpp.{name}.tokens"] = np.array(tokens, np.int32)
+    found[f"llama.cpp.{name}.tokens"] = other.greedy(ids, GREEDY_QUANTISED)
     if name in OF_CANDLE:
         command = [CANDLE, str(files[name]), *map(str, ids)]
         written = subprocess.run(command, check=True, capture_output=True).stdout
@@ -127,7 +114,7 @@ def test_write_what_was_found(record: dict[str, np.ndarray]) -> None:
 def test_large() -> None:
     assert LARGE is not None
     path, ids = Path(LARGE), list(range(300, 335))
-    logits, tokens = _run(path, ids, GREEDY)
+    logits, tokens = logits_and_tokens(path, ids, GREEDY)
     with LanguageModel.load(path, cache_format="f32") as model:
         apart = np.abs(model.logits(ids) - logits).max()
         print(f"largest difference {apart:.1e} of logits with deviation {logits.std():.2f}")

@@ -7,11 +7,10 @@ import platform
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
-from small_models import DENSE, QWEN3, TERNARY
 
 import nncuda
 from nncuda import Context, kernels
@@ -25,6 +24,10 @@ MACHINES: dict[str, Callable[[], Context]] = {
     isa: partial(Context.measuring, "cpu", threads=3, isa=isa) for isa in ("baseline", *OF_HERE)
 }
 MACHINES |= {f"sm_{each}": partial(Context.measuring, "cuda", capability=each) for each in (70, 80, 90)}
+#: What makes a dense model of one with experts, and of that a Qwen3 and a BitNet.
+PLAIN: dict[str, Any] = {"num_experts": 0, "experts_per_token": 0}
+QWEN3 = {**PLAIN, "qk_norm": True}
+TERNARY = {**PLAIN, "ternary": True, "squared_relu": True, "tie_embeddings": True}
 EXPERTS = MoEConfig(
     vocab_size=8192,
     hidden_size=512,
@@ -47,10 +50,7 @@ def test_training(machine: str, precision: str) -> None:
         wide = {"hidden_size": hidden, "num_heads": hidden // 64, "ffn_size": 2 * hidden}
         shapes = [EXPERTS, replace(EXPERTS, num_experts=64, experts_per_token=6)]
         if precision != "fp8":
-            small = {name: getattr(EXPERTS, name) for name in ("vocab_size", "num_kv_heads", "head_dim")}
-            sizes = {**small, "num_layers": 1, "context": 512, "extended_context": 512}
-            dense = [DENSE, QWEN3] + [TERNARY] * (precision == "f32")
-            shapes += [replace(one, **sizes) for one in dense]
+            shapes += [replace(EXPERTS, **parts) for parts in [PLAIN, QWEN3] + [TERNARY] * (precision == "f32")]
         for shape in shapes:
             with MACHINES[machine]() as ctx:
                 model = MoETransformer(ctx, replace(shape, **wide), seed=1, precision=precision)  # type: ignore[arg-type]
