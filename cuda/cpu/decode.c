@@ -57,7 +57,7 @@ typedef struct sample_row {
   float *weights;        /* [vocab] */
   int32_t *list;         /* [vocab]: indices that the border may still be */
   double *buckets;       /* [BUCKETS] */
-  uint32_t best;         /* largest key */
+  uint32_t best;         /* largest key, once all are known */
 } sample_row;
 
 /* Keys of elements begin .. end-1; returns the largest. */
@@ -257,14 +257,32 @@ static int32_t draw(const sample_row *w, double u) {
 
 /* ---- the rows of a call ---- */
 
+/* What rows have while they are worked on stands in slots: one a row when they are few, else one a worker. */
 typedef struct sample_job {
   const nn_sample_args *args;
-  sample_row *rows; /* [rows] when they are few, else one a worker */
-  int64_t pieces;   /* of a row */
+  int64_t pieces, stride; /* of a row, and elements from one slot to the next */
   int32_t few;
+  uint32_t *keys, *most; /* [slots, stride], [slots, pieces] */
+  float *weights;        /* [slots, stride] */
+  int32_t *list;         /* [slots, stride] */
+  double *buckets;       /* [slots, BUCKETS] */
+  uint32_t *best;        /* [slots]: of few rows the largest key, 0 once a row is settled */
 } sample_job;
 
-static void keys_piece(sample_row *w, int64_t piece) {
+static sample_row row_of(const sample_job *job, int64_t slot, int64_t r) {
+  const nn_sample_args *a = job->args;
+  return (sample_row){.logits = a->logits,
+                      .first = r * a->vocab,
+                      .vocab = a->vocab,
+                      .dtype = a->dtype,
+                      .keys = job->keys + slot * job->stride,
+                      .most = job->most + slot * job->pieces,
+                      .weights = job->weights + slot * job->stride,
+                      .list = job->list + slot * job->stride,
+                      .buckets = job->buckets + slot * BUCKETS};
+}
+
+static void keys_piece(const sample_row *w, int64_t piece) {
   const int64_t begin = piece * PIECE, end = nn_min(begin + PIECE, w->vocab);
   NN_SWITCH_DTYPE(w->dtype, w->most[piece] = make_keys(w, begin, end, DT));
 }
@@ -295,7 +313,7 @@ static int settle(sample_row *w, const nn_sample_args *a, int64_t r, int64_t pie
   return 0;
 }
 
-static int32_t finish(sample_row *w, const nn_sample_args *a, int64_t r) {
+static int32_t finish(const sample_row *w, const nn_sample_args *a, int64_t r) {
   const double p = a->top_p == NULL ? 1.0 : (double)a->top_p[r];
   if (p < 1.0) {
     const double total = nn_sum_f64(w->weights, w->vocab);
@@ -313,8 +331,7 @@ static int32_t finish(sample_row *w, const nn_sample_args *a, int64_t r) {
 }
 
 NN_TASK_OF(row_task, sample_job, job, r) {
-  sample_row w = job->rows[worker];
-  w.first = r * w.vocab;
+  sample_row w = row_of(job, worker, r);
   for (int64_t piece = 0; piece < job->pieces; piece++) {
     keys_piece(&w, piece);
   }
@@ -324,26 +341,31 @@ NN_TASK_OF(row_task, sample_job, job, r) {
   }
 }
 
-NN_TASK_OF(keys_task, sample_job, job, i) { keys_piece(&job->rows[i / job->pieces], i % job->pieces); }
+NN_TASK_OF(keys_task, sample_job, job, i) {
+  const int64_t r = i / job->pieces;
+  const sample_row w = row_of(job, r, r);
+  keys_piece(&w, i % job->pieces);
+}
 
-/* A row that is settled is marked by a best key of 0. */
 NN_TASK_OF(settle_task, sample_job, job, r) {
-  if (settle(&job->rows[r], job->args, r, job->pieces)) {
-    job->rows[r].best = 0;
-  }
+  sample_row w = row_of(job, r, r);
+  job->best[r] = settle(&w, job->args, r, job->pieces) ? 0 : w.best;
 }
 
 NN_TASK_OF(weights_task, sample_job, job, i) {
-  const sample_row *w = &job->rows[i / job->pieces];
-  if (w->best != 0) {
+  const int64_t r = i / job->pieces;
+  sample_row w = row_of(job, r, r);
+  w.best = job->best[r];
+  if (w.best != 0) {
     const int64_t begin = i % job->pieces * PIECE;
-    make_weights(w, begin, nn_min(begin + PIECE, w->vocab), job->args->temperature[i / job->pieces]);
+    make_weights(&w, begin, nn_min(begin + PIECE, w.vocab), job->args->temperature[r]);
   }
 }
 
 NN_TASK_OF(finish_task, sample_job, job, r) {
-  if (job->rows[r].best != 0) {
-    job->args->ids[r] = finish(&job->rows[r], job->args, r);
+  if (job->best[r] != 0) {
+    const sample_row w = row_of(job, r, r);
+    job->args->ids[r] = finish(&w, job->args, r);
   }
 }
 
@@ -375,21 +397,15 @@ static int32_t check_options(nncuda_ctx *ctx, const nn_sample_args *a) {
 
 /* Few rows are worked on all at once, of many each worker has one. */
 NN_PLAIN static sample_job sample_lay_out(const nn_sample_args *a, nn_workspace *w) {
-  sample_job job = {.args = a, .pieces = nn_ceil_div(a->vocab, PIECE)};
+  sample_job job = {.args = a, .pieces = nn_ceil_div(a->vocab, PIECE), .stride = nn_round_up(a->vocab, VF)};
   job.few = a->rows < FEW_ROWS && job.pieces > 1;
-  const int64_t n = job.few ? a->rows : w->machine->threads;
-  job.rows = nn_workspace_piece(w, (size_t)n * sizeof *job.rows);
-  for (int64_t i = 0; i < n; i++) {
-    sample_row row = {.logits = a->logits, .first = i * a->vocab, .vocab = a->vocab, .dtype = a->dtype};
-    row.keys = nn_workspace_piece(w, (size_t)a->vocab * sizeof *row.keys);
-    row.most = nn_workspace_piece(w, (size_t)job.pieces * sizeof *row.most);
-    row.weights = nn_workspace_piece(w, (size_t)a->vocab * sizeof *row.weights);
-    row.list = nn_workspace_piece(w, (size_t)a->vocab * sizeof *row.list);
-    row.buckets = nn_workspace_piece(w, BUCKETS * sizeof *row.buckets);
-    if (job.rows != NULL) {
-      job.rows[i] = row;
-    }
-  }
+  const int64_t slots = job.few ? a->rows : w->machine->threads, values = slots * job.stride;
+  job.keys = nn_workspace_piece(w, (size_t)values * sizeof *job.keys);
+  job.most = nn_workspace_piece(w, (size_t)(slots * job.pieces) * sizeof *job.most);
+  job.weights = nn_workspace_piece(w, (size_t)values * sizeof *job.weights);
+  job.list = nn_workspace_piece(w, (size_t)values * sizeof *job.list);
+  job.buckets = nn_workspace_piece(w, (size_t)(slots * BUCKETS) * sizeof *job.buckets);
+  job.best = nn_workspace_piece(w, (size_t)slots * sizeof *job.best);
   return job;
 }
 

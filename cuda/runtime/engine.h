@@ -60,7 +60,8 @@ typedef struct nn_machine {
  * without memory, which gives the size, and in the kernel, for the pieces. So a kernel takes exactly what it states; a
  * context that measures, where no kernel runs, makes sure of it (run.c). The layout depends on the sizes and options of
  * the call and on the machine, never on data: where data decides, it is the most that the sizes allow. Nor does it
- * depend on which pointers are alike, since pieces have none while the size is being found.
+ * depend on which pointers are alike, since pieces have none while the size is being found; nor look into its pieces,
+ * which in a context that measures are addresses without memory.
  */
 typedef struct nn_workspace {
   const nn_machine *machine;

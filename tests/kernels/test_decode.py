@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import goodness
 import numpy as np
@@ -12,7 +12,7 @@ from engine import DTYPES, FLOATS, THREADS, Engine, empty
 INF = np.inf
 
 
-@dataclass
+@dataclass(frozen=True)
 class Options:
     """A call's options: the same for each row, except for the steps, which count on from `step`."""
 
@@ -131,8 +131,7 @@ def test_draws(cpu: Engine, vocab: int, dtype: str) -> None:
     rng = np.random.default_rng(vocab)
     x = hard_rows(rng, vocab, dtype)
     for i, o in enumerate(OPTIONS):
-        o.seed, o.step = -(2**62) + i, 2**31 - 8 - i
-        check_draws(cpu, x, o, dtype)
+        check_draws(cpu, x, replace(o, seed=-(2**62) + i, step=2**31 - 8 - i), dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -140,11 +139,9 @@ def test_few_rows_are_cut_into_pieces_with_the_same_bits(cpu: Engine, dtype: str
     """What many rows draw, each one task, is what each draws alone, when its vocabulary is shared out."""
     x = hard_rows(np.random.default_rng(3), 50_001, dtype)
     for o in OPTIONS:
-        o.seed, o.step = 77, 100
-        together = choose(cpu, x, o, dtype)
+        together = choose(cpu, x, replace(o, seed=77, step=100), dtype)
         for r in range(8):
-            alone = Options(o.temperature, o.top_k, o.top_p, o.min_p, o.seed, o.step + r)
-            assert choose(cpu, x[r : r + 1], alone, dtype)[0] == together[r]
+            assert choose(cpu, x[r : r + 1], replace(o, seed=77, step=100 + r), dtype)[0] == together[r]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -248,13 +245,12 @@ CHI_SQUARE = [
 
 @pytest.mark.parametrize("i", range(len(CHI_SQUARE)))
 def test_a_million_draws_follow_the_distribution(i: int) -> None:
-    cpu, o, vocab, rows = Engine(), CHI_SQUARE[i], 40, 100_000
+    cpu, o, vocab, rows = Engine(), replace(CHI_SQUARE[i], seed=1000 + i), 40, 100_000
     row = np.random.default_rng(i).standard_normal(vocab).astype(np.float32)
     row[7], row[8], row[20] = -INF, np.nan, row[21]
     logits, counts = np.tile(row, (rows, 1)), np.zeros(vocab, np.int64)
-    o.seed = 1000 + i
-    for o.step in range(0, 1_000_000, rows):
-        counts += np.bincount(choose(cpu, logits, o), minlength=vocab)
+    for step in range(0, 1_000_000, rows):
+        counts += np.bincount(choose(cpu, logits, replace(o, step=step)), minlength=vocab)
     assert counts.sum() == 1_000_000
     p = goodness.chi_square(counts, distribution(row, o))
     print(f"p = {p:.3g}")
@@ -266,8 +262,8 @@ def test_a_million_draws_over_a_large_vocabulary() -> None:
     cpu, vocab, rows, o = Engine(), 32_000, 400, Options(1.0, top_p=0.95)
     row = (2.5 * np.random.default_rng(5).standard_normal(vocab)).astype(np.float32)
     logits, counts = np.tile(row, (rows, 1)), np.zeros(vocab, np.int64)
-    for o.seed in range(25):
-        counts += np.bincount(choose(cpu, logits, o), minlength=vocab)
+    for seed in range(25):
+        counts += np.bincount(choose(cpu, logits, replace(o, seed=seed)), minlength=vocab)
     p = distribution(row, o)
     assert not counts[p == 0].any()
     by_rank = np.argsort(-row)
