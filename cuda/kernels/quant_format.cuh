@@ -378,8 +378,9 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q6_K> {
   }
 };
 
-template <> struct nn_stored<NNCUDA_FORMAT_IQ4_NL> {
-  static constexpr int BLOCK = 32, BYTES = 18, MIDDLE = 0;
+/* Codes of a table behind a scale. */
+template <int FORMAT, int SCALE_BYTES> struct nn_stored_codes {
+  static constexpr int BLOCK = 32, BYTES = SCALE_BYTES + BLOCK / 2, MIDDLE = 0;
   static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
   template <class READ>
   static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
@@ -387,28 +388,15 @@ template <> struct nn_stored<NNCUDA_FORMAT_IQ4_NL> {
     nn_read<BYTES>(w, block, read);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      packed[i] = __funnelshift_r(w[i], w[i + 1], 16);
+      packed[i] = __funnelshift_r(w[i], w[i + 1], 8 * SCALE_BYTES);
     }
-    nn_looked_up_halves<NNCUDA_FORMAT_IQ4_NL>(to.quants, packed);
-    to.scale = nn_low_f16(w[0]);
+    nn_looked_up_halves<FORMAT>(to.quants, packed);
+    to.scale = SCALE_BYTES == 1 ? nn_e8m0_half((uint8_t)w[0]) : nn_low_f16(w[0]);
   }
 };
 
-template <> struct nn_stored<NNCUDA_FORMAT_MXFP4> {
-  static constexpr int BLOCK = 32, BYTES = 17, MIDDLE = 0;
-  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
-  template <class READ>
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
-    uint32_t w[5], packed[4];
-    nn_read<BYTES>(w, block, read);
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      packed[i] = __funnelshift_r(w[i], w[i + 1], 8);
-    }
-    nn_looked_up_halves<NNCUDA_FORMAT_MXFP4>(to.quants, packed);
-    to.scale = nn_e8m0_half((uint8_t)w[0]);
-  }
-};
+template <> struct nn_stored<NNCUDA_FORMAT_IQ4_NL> : nn_stored_codes<NNCUDA_FORMAT_IQ4_NL, 2> {};
+template <> struct nn_stored<NNCUDA_FORMAT_MXFP4> : nn_stored_codes<NNCUDA_FORMAT_MXFP4, 1> {};
 
 template <> struct nn_stored<NNCUDA_FORMAT_IQ4_XS> {
   static constexpr int BLOCK = 256, BYTES = 136, MIDDLE = 0;

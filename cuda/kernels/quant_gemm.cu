@@ -15,14 +15,9 @@ constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
  * another. By count too. */
 constexpr int64_t ROWS_FOR_MMA = 33;
 
-/* Rows after the last group are not read. */
-__device__ __forceinline__ int64_t rows_used(const int32_t *offsets, int64_t groups, int64_t m) {
-  if (offsets == nullptr) {
-    return m;
-  }
-  const int64_t end = offsets[groups];
-  return end < 0 ? 0 : end < m ? end : m;
-}
+/* Rows of groups up to which the product itself makes what it needs of them: of 32 tokens with eight experts each. One
+ * is a block's, and there are more blocks than that. By count. */
+constexpr int64_t MOST_SHARED_SLOTS = 256;
 
 /* Blocks of 32 to codes: 8 lanes have 4 elements each. */
 template <class T, bool WIDE>
@@ -32,7 +27,7 @@ __global__ void __launch_bounds__(THREADS)
   constexpr int EACH = 4, LANES = NN_PART / EACH;
   nn_let_next_start();
   nn_wait_for_kernels();
-  const int64_t quads = rows_used(offsets, groups, m) * (k / EACH), step = (int64_t)gridDim.x * THREADS;
+  const int64_t quads = quant_rows_used(offsets, groups, m) * (k / EACH), step = (int64_t)gridDim.x * THREADS;
   for (int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x / NN_WARP * NN_WARP; first < quads; first += step) {
     const int64_t i = first + threadIdx.x % NN_WARP;
     float some[EACH];
@@ -59,7 +54,7 @@ __global__ void __launch_bounds__(THREADS)
     cast_kernel(const T *x, F *y, int64_t m, int64_t k, const int32_t *offsets, int64_t groups, quant_tokens tokens) {
   nn_let_next_start();
   nn_wait_for_kernels();
-  const int64_t elements = rows_used(offsets, groups, m) * k, step = (int64_t)gridDim.x * THREADS;
+  const int64_t elements = quant_rows_used(offsets, groups, m) * k, step = (int64_t)gridDim.x * THREADS;
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < elements; i += step) {
     int64_t from = i;
     if (tokens.row_slot != nullptr) {
@@ -104,7 +99,7 @@ template <class T, class SHAPE, bool WIDE> __global__ void __launch_bounds__(SHA
   const int lane = threadIdx.x % LANES;
   nn_let_next_start();
   nn_wait_for_kernels();
-  const int64_t rows = rows_used(a.offsets, a.groups, a.m);
+  const int64_t rows = quant_rows_used(a.offsets, a.groups, a.m);
   int turn = 0;
   for (int64_t first = (int64_t)blockIdx.x * SHAPE::ROWS; first < rows; first += (int64_t)gridDim.x * SHAPE::ROWS) {
     const int64_t row = first + threadIdx.x / LANES, row_at = row * a.k, end = row < rows ? a.k : 0;
@@ -311,7 +306,8 @@ static void leave_to_the_blocks(nncuda_ctx *ctx, const nn_gemm_quant_args *a, qu
             static_cast<float *>(forms.cast[NNCUDA_F32]),
             static_cast<nn_f16 *>(forms.cast[NNCUDA_F16]),
             static_cast<nn_bf16 *>(forms.cast[NNCUDA_BF16])};
-  p.shared = nn_shared_work_of(ctx, a->norm != nullptr ? a->m : nn_ceil_div(a->m * (a->k / 4), QUANT_PIECE_QUADS));
+  const bool by_row = a->norm != nullptr || p.tokens.row_slot != nullptr;
+  p.shared = nn_shared_work_of(ctx, by_row ? a->m : nn_ceil_div(a->m * (a->k / 4), QUANT_PIECE_QUADS));
 }
 
 static bool uses_mma(nncuda_ctx *ctx, const quant_product &p) {
@@ -379,7 +375,8 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a, const quant_
     column += a->combine == NN_QUANT_COLUMNS ? from.n : 0;
   }
   int32_t status = NNCUDA_SUCCESS;
-  if (takes_raw(a) && !leave_to_the_load(ctx, a, p) && p.offsets == nullptr && p.m <= NN_SHARED_WORK_ROWS) {
+  const int64_t most_shared = p.offsets == nullptr ? NN_SHARED_WORK_ROWS : MOST_SHARED_SLOTS;
+  if (takes_raw(a) && !leave_to_the_load(ctx, a, p) && p.m <= most_shared) {
     leave_to_the_blocks(ctx, a, p, forms);
   } else if (a->norm != nullptr && p.norm == nullptr) {
     NN_SWITCH_FLOATS(a->dtype, status = norm_activations<T>(ctx, p, a, forms));
@@ -419,9 +416,11 @@ NN_KERNEL(gemm_quant_experts) {
   }
   quant_combine combined = {};
   static_assert(MOST_TOKENS_COMBINED < ROWS_FOR_MMA, "rows alone combine");
-  if (a->tokens <= MOST_TOKENS_COMBINED && nn_ceil_div(a->dim, QUANT_LEAST_COLUMNS) <= NN_ARRIVALS) {
-    combined = {a->weights,           a->residual, a->slot_row, a->y,
-                nn_gpu_arrivals(ctx), a->tokens,   a->k,        nn_range_of(ctx, "slot_row", -1, slots - 1)};
+  unsigned *const arrivals = nn_gpu_arrivals(ctx) + NN_SHARED_WORK_NUMBERS; /* the product shares work, too */
+  if (a->tokens <= MOST_TOKENS_COMBINED &&
+      nn_ceil_div(a->dim, QUANT_LEAST_COLUMNS) <= NN_ARRIVALS - NN_SHARED_WORK_NUMBERS) {
+    combined = {a->weights, a->residual, a->slot_row, a->y,
+                arrivals,   a->tokens,   a->k,        nn_range_of(ctx, "slot_row", -1, slots - 1)};
   }
   status = launch(ctx, &outer, {}, combined);
   if (status != NNCUDA_SUCCESS || combined.slot_row != nullptr) {

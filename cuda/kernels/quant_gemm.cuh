@@ -72,6 +72,15 @@ struct quant_weights {
   bool interleaved; /* they lie sixteen side by side: the _R16 form of `format` */
 };
 
+/* Rows of x that are multiplied: those after the last group are not read. */
+__device__ __forceinline__ int64_t quant_rows_used(const int32_t *offsets, int64_t groups, int64_t m) {
+  if (offsets == nullptr) {
+    return m;
+  }
+  const int64_t end = offsets[groups];
+  return end < 0 ? 0 : end < m ? end : m;
+}
+
 /* What a product's blocks make of x, f32, before they multiply: each of it or null. With gains, of its norm. */
 struct quant_forms {
   const float *x, *norm;

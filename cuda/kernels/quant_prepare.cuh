@@ -15,16 +15,21 @@ template <class F> __device__ __forceinline__ void quant_put_quad(F *to, int64_t
   }
 }
 
-/* The forms that the product needs, of all rows. A piece is a row that is normed, or a run of elements. */
+/* The forms that the product needs, of all rows. A piece is a row that is normed or a token's, or a run of elements. */
 template <int THREADS> __device__ __forceinline__ void quant_prepare_rows(const quant_product &p) {
   __shared__ float sums[NN_WARP];
   const quant_forms &to = p.made;
+  const bool gathers = p.tokens.row_slot != nullptr;
   nn_share_work(p.shared, [&](int64_t piece) {
-    const int64_t length = to.norm != nullptr ? p.k / 4 : QUANT_PIECE_QUADS, begin = piece * length;
-    const int64_t left = p.m * (p.k / 4) - begin, quads = left < length ? left : length;
-    const float *const x = to.x + begin * 4;
+    const int64_t length = gathers || to.norm != nullptr ? p.k / 4 : QUANT_PIECE_QUADS, begin = piece * length;
+    const int64_t left = quant_rows_used(p.offsets, p.groups, p.m) * (p.k / 4) - begin;
+    if (left <= 0) {
+      return;
+    }
+    const int64_t quads = left < length ? left : length, token = gathers ? p.tokens.of(piece) : 0;
+    const float *const x = to.x + (gathers ? token * p.k : begin * 4); /* of a row of zeros nothing is read */
     const float rstd = to.norm != nullptr ? nn_rms_of_row<THREADS>(x, p.k, to.eps, sums) : 0.0f;
-    nn_each_quad<THREADS>(x, to.norm, rstd, quads, quads * 4, [&](int64_t at, const float(&some)[4]) {
+    nn_each_quad<THREADS>(x, to.norm, rstd, quads, token < 0 ? 0 : quads * 4, [&](int64_t at, const float(&some)[4]) {
       const int64_t quad = begin + at;
       if (at < quads) {
         quant_put_quad(to.f32, quad, some);

@@ -41,10 +41,10 @@ def launches(count: Callable[[], int], ctx: nncuda.Context, weights: str, batch:
         ("f16", USUAL, {}, 5, 5),
         ("f32", USUAL, {}, 5, 5),
         ("f32", USUAL, BITNET, 6, 6),
-        ("q4_0", USUAL, EXPERTS, 6, 8),
-        ("q4_0", SHORT, EXPERTS, 9, 11),
-        ("f16", USUAL, EXPERTS, 6, 8),
-        ("f32", USUAL, EXPERTS, 6, 7),
+        ("q4_0", USUAL, EXPERTS, 6, 6),
+        ("q4_0", SHORT, EXPERTS, 9, 9),
+        ("f16", USUAL, EXPERTS, 6, 6),
+        ("f32", USUAL, EXPERTS, 6, 6),
     ],
 )
 def test_launches_a_layer(
