@@ -3,6 +3,7 @@
  * kernel that a wider instruction set does not define comes from the next one down.
  */
 #include "comm/collective.h"
+#include "nodes.h"
 #include "queue.h"
 #include "runtime/context.h"
 #include "runtime/memory.h"
@@ -163,7 +164,7 @@ static int32_t widest_isa(int32_t index) {
 
 void nn_parallel(nncuda_ctx *ctx, int64_t tasks, nn_task task, void *arg) {
   if (tasks > 1 && ctx->machine.threads > 1 && ctx->workers == NULL) {
-    ctx->workers = nn_workers_start(ctx->machine.threads);
+    ctx->workers = nn_workers_start(ctx->machine.threads, ctx->nodes);
   }
   nn_workers_run(ctx->workers, tasks, task, arg);
 }
@@ -312,6 +313,7 @@ const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .fill = fill,
                                  .isas = NN_ISA_LAST + 1,
                                  .threads = nn_workers_default,
+                                 .nodes = nn_nodes_count,
                                  .end_threads = end_threads,
                                  .close = nn_queues_close,
                                  .memory = HOST_MEMORY,

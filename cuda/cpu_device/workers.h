@@ -14,8 +14,9 @@ typedef struct nn_workers nn_workers;
 /* Cores that this process may use: its affinity mask, cut to the quota of its control group. */
 int32_t nn_workers_default(void);
 
-/* Starts threads-1 threads; fewer when the system refuses more, which costs speed and nothing else. Null: no memory. */
-nn_workers *nn_workers_start(int32_t threads);
+/* Starts threads-1 threads; fewer when the system refuses more, which costs speed and nothing else. They are spread
+ * over the first `nodes` memory nodes; on one, the system puts them where it likes. Null: no memory. */
+nn_workers *nn_workers_start(int32_t threads, int32_t nodes);
 
 /* Ends and joins them. Null is fine. */
 void nn_workers_stop(nn_workers *workers);

@@ -9,11 +9,11 @@ static int32_t synchronize(nncuda_ctx *ctx) {
 
 int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx)); }
 
-static int32_t known(int32_t attribute) { return attribute >= 0 && attribute <= NNCUDA_CTX_TWO_PARTS; }
+static int32_t known(int32_t attribute) { return attribute >= 0 && attribute <= NNCUDA_CTX_NODES; }
 
 static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
   return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
-                 NNCUDA_CTX_TWO_PARTS);
+                 NNCUDA_CTX_NODES);
 }
 
 static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
@@ -37,6 +37,7 @@ static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value)
       [NNCUDA_CTX_MEASURING] = ctx->engine->measures,
       [NNCUDA_CTX_MULTIPROCESSORS] = ctx->machine.sms,
       [NNCUDA_CTX_TWO_PARTS] = ctx->machine.two_parts,
+      [NNCUDA_CTX_NODES] = ctx->nodes,
   };
   *value = values[attribute];
   return NNCUDA_SUCCESS;
@@ -70,6 +71,25 @@ static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
   return NNCUDA_SUCCESS;
 }
 
+static int32_t set_nodes(nncuda_ctx *ctx, int64_t value) {
+  if (ctx->engine->threads == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
+                   "attribute is NNCUDA_CTX_NODES (13), which only the CPU engine has");
+  }
+  const int32_t most = ctx->engine->nodes();
+  if (value < 1 || value > most) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
+                   "value is %lld; NNCUDA_CTX_NODES must be 1 to %d, the memory nodes of which this process may use a "
+                   "processor",
+                   (long long)value, most);
+  }
+  if (value != ctx->nodes) {
+    ctx->engine->end_threads(ctx);
+    ctx->nodes = (int32_t)value;
+  }
+  return NNCUDA_SUCCESS;
+}
+
 static int32_t set_isa(nncuda_ctx *ctx, int64_t value) {
   if (ctx->engine->threads == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is NNCUDA_CTX_ISA (1), which is read-only on a GPU");
@@ -88,6 +108,8 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
   switch (attribute) {
   case NNCUDA_CTX_THREADS:
     return set_threads(ctx, value);
+  case NNCUDA_CTX_NODES:
+    return set_nodes(ctx, value);
   case NNCUDA_CTX_ISA:
     return set_isa(ctx, value);
   case NNCUDA_CTX_BYTES_PEAK:

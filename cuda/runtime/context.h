@@ -51,6 +51,7 @@ struct nncuda_ctx {
   const nn_engine *engine;
   int32_t index;
   nn_machine machine;
+  int32_t nodes; /* over which worker threads are spread: NNCUDA_CTX_NODES */
   nn_kernel kernel[NN_OP_ALL];
   nn_layout layout[NN_OP_ALL];
   const char *function; /* the function that is running, for messages */

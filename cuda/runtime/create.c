@@ -23,6 +23,7 @@ static int32_t make(const nn_engine *engine, int32_t index, const nn_machine *ma
   made->engine = engine;
   made->index = index;
   made->machine = *machine;
+  made->nodes = engine->threads == NULL ? 0 : 1;
   made->arena = (nn_arena){.ctx = made, .source = &engine->memory};
   made->pool = (nn_pool){.ctx = made, .source = &engine->memory};
   made->host_pool = (nn_pool){.ctx = made, .source = &engine->host_memory};

@@ -159,9 +159,12 @@ enum {
   NNCUDA_CTX_MEASURING = 9,    /* 1 when the context runs nothing (nncuda_ctx_create_measuring): its memory cannot be read */
   NNCUDA_CTX_MULTIPROCESSORS = 10, /* of the GPU; 0 on the CPU engine */
   NNCUDA_CTX_BYTES_HELD = 11,  /* BYTES_PEAK in the pages that the device gives at once; on the CPU engine BYTES_PEAK */
-  NNCUDA_CTX_TWO_PARTS = 12    /* 1 has flash_attention_backward in 16 bits multiply probabilities and their gradients as
+  NNCUDA_CTX_TWO_PARTS = 12,   /* 1 has flash_attention_backward in 16 bits multiply probabilities and their gradients as
                                   two 16-bit numbers each on every GPU, where it else does so on Hopper only below 512
                                   keys; default 0 */
+  NNCUDA_CTX_NODES = 13        /* memory nodes (NUMA) over which worker threads are spread, each kept on one; may be set (1 to
+                                  as many as the process may use). With more than 1, what a copy or a kernel writes first
+                                  lies on the node whose threads read it later. Default 1: as the system likes. 0 on a GPU */
 };
 
 /* What nncuda_memcpy moves. On the CPU engine all three are a copy. */

@@ -283,6 +283,11 @@ const (
 	// their gradients as two 16-bit numbers each on every GPU, where it else does so on Hopper only below 512 keys;
 	// default 0.
 	ctxTwoParts attribute = 12
+
+	// ctxNodes is NNCUDA_CTX_NODES: memory nodes (NUMA) over which worker threads are spread, each kept on one; may
+	// be set (1 to as many as the process may use). With more than 1, what a copy or a kernel writes first lies on
+	// the node whose threads read it later. Default 1: as the system likes. 0 on a GPU.
+	ctxNodes attribute = 13
 )
 
 // copyKind is an enum of bindings.h. What nncuda_memcpy moves. On the CPU engine all three are a copy.

@@ -250,6 +250,17 @@ func (ctx *Context) Threads() (int, error) {
 // SetThreads sets the worker threads of the CPU engine, 1 to 256. Results do not depend on it.
 func (ctx *Context) SetThreads(threads int) error { return ctx.set(ctxThreads, int64(threads)) }
 
+// Nodes is the number of memory nodes (NUMA) over which worker threads are spread; 0 on a GPU.
+func (ctx *Context) Nodes() (int, error) {
+	value, err := ctx.get(ctxNodes)
+	return int(value), err
+}
+
+// SetNodes spreads worker threads over memory nodes, 1 to as many as this process may use. With more than 1 each thread
+// stays on one, and what a copy or a kernel writes first lies on the node whose threads read it later. With 1, as it is
+// unless set, the system decides. Results do not depend on it.
+func (ctx *Context) SetNodes(nodes int) error { return ctx.set(ctxNodes, int64(nodes)) }
+
 // ISA is the instruction set of the CPU engine, such as "avx2"; of a GPU its architecture, such as "sm_90".
 func (ctx *Context) ISA() (string, error) {
 	value, err := ctx.get(ctxISA)

@@ -28,6 +28,10 @@ func TestContextAttributes(t *testing.T) {
 		t.Errorf("%d threads after setting 1", threads)
 	}
 	must.Refuse(t, ctx.SetThreads(1000), cuda.ErrInvalidValue, "1000")
+	if nodes, err := ctx.Nodes(); err != nil || nodes != 1 {
+		t.Errorf("%d nodes (%v)", nodes, err)
+	}
+	must.Refuse(t, ctx.SetNodes(1000), cuda.ErrInvalidValue, "1000")
 	must.Refuse(t, ctx.SetISA(99), cuda.ErrInvalidValue, "99")
 	if err := ctx.SetTF32(true); err != nil {
 		t.Error(err)

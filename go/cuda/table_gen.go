@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "d7f9d1d63b6b93771fe36830b2663afd5ae74d8f85cef3590db3ffa70cb4c793"
+const HeaderSHA256 = "540d3dbc7566b0259d64960b5e8376dc3eb3746c4a4c3897ac7b9d39685cbbb5"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

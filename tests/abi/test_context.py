@@ -68,6 +68,11 @@ def test_attributes(context):
     context.fails(C.ERROR_INVALID_VALUE, "CTX_ISA", "nncuda_ctx_set", C.CTX_ISA, -1)
     for threads in (0, -1, 257, 2**40):
         context.fails(C.ERROR_INVALID_VALUE, "CTX_THREADS", "nncuda_ctx_set", C.CTX_THREADS, threads)
+    assert context.get(C.CTX_NODES) == 1
+    context.set(C.CTX_NODES, 1)
+    for nodes in (0, -1, 257, 2**40):
+        most = f"CTX_NODES must be 1 to {len(_nodes())}"
+        context.fails(C.ERROR_INVALID_VALUE, most, "nncuda_ctx_set", C.CTX_NODES, nodes)
     for attribute in (
         C.CTX_DEVICE,
         C.CTX_DEVICE_INDEX,
@@ -89,10 +94,20 @@ def test_attributes(context):
         for allowed in (-1, 2):
             context.fails(C.ERROR_INVALID_VALUE, name, "nncuda_ctx_set", flag, allowed)
     value = ctypes.c_int64()
-    for attribute in (-1, 13, 1000):
+    for attribute in (-1, 14, 1000):
         context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_get", attribute, ctypes.byref(value))
         context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_set", attribute, 0)
     context.fails(C.ERROR_NULL_POINTER, "value", "nncuda_ctx_get", C.CTX_ISA, None)
+
+
+def _nodes() -> list[Path]:
+    """The memory nodes of which this process may use a processor, as the system lists them; one where it lists none."""
+    listed = [path for path in Path("/sys/devices/system/node").glob("node[0-9]*") if _allowed(path)]
+    return listed or [Path()]
+
+
+def _allowed(node: Path) -> bool:
+    return any((node / f"cpu{processor}").exists() for processor in os.sched_getaffinity(0))
 
 
 def test_the_default_number_of_threads_is_that_of_the_cores_allowed():

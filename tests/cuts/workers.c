@@ -63,7 +63,8 @@ static void note(cut one) {
 
 int32_t nn_workers_default(void) { return 1; }
 
-nn_workers *nn_workers_start(int32_t threads) {
+nn_workers *nn_workers_start(int32_t threads, int32_t nodes) {
+  (void)nodes;
   nn_workers *workers = malloc(sizeof *workers + (size_t)threads * sizeof workers->free_at[0]);
   if (workers != NULL) {
     workers->threads = threads;

@@ -41,6 +41,7 @@ type serveFlags struct {
 	timeout, drain     float64
 	logFormat          string
 	engine             engineFlags
+	nodes              int
 	device             deviceFlags
 }
 
@@ -80,6 +81,8 @@ when running requests have ended. Without an API key it answers on this machine 
 	set.StringVar(&flags.logFormat, "log-format", "text",
 		"How the line that each request has in the log (standard error) is written: text or json.")
 	set.BoolVar(&flags.noPage, "no-page", false, "Show no page with a chat at /.")
+	set.IntVar(&flags.nodes, "nodes", 1,
+		"Memory nodes (NUMA) over which threads, and the weights that they read, are spread.")
 	flags.engine.addSizes(set)
 	flags.device.add(set)
 	return command
@@ -92,6 +95,8 @@ func (f *serveFlags) check(command *cobra.Command) error {
 		return err
 	}
 	switch {
+	case f.nodes < 1:
+		return usagef("invalid value for '--nodes': %d is not in the range from 1", f.nodes)
 	case f.port < 0 || f.port > 65535:
 		return usagef("invalid value for '--port': %d is not in the range 0 to 65535", f.port)
 	case f.maxBatch < 1 || f.maxBatch > mostBatch:
@@ -197,6 +202,11 @@ func (f *serveFlags) run(command *cobra.Command, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
+	if f.nodes != 1 {
+		if err := device.SetNodes(f.nodes); err != nil {
+			return err
+		}
+	}
 	made, err := infer.New(opened, device, engine.Options{
 		Context: f.engine.context, CacheFormat: f.engine.cacheFormat, Weights: f.engine.weights, MaxBatch: f.maxBatch,
 		CacheTokens: f.cacheTokens, Adapters: adapters,

@@ -75,6 +75,13 @@ _KEY_FILE_BYTES = 1 << 16
     help="How the line that each request has in the log (standard error) is written.",
 )
 @click.option("--no-page", is_flag=True, help="Show no page with a chat at /.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Memory nodes (NUMA) over which threads, and the weights that they read, are spread.",
+)
 @engine_options
 @device_options
 def serve(
@@ -93,6 +100,7 @@ def serve(
     drain_seconds: float,
     log_format: str,
     no_page: bool,
+    nodes: int,
     device: str,
     threads: int | None,
     **engine: Any,
@@ -128,7 +136,7 @@ def serve(
         start = time.perf_counter()
         click.echo(f"loading {model}", err=True)
         engine |= {"max_batch": max_batch, "cache_tokens": cache_tokens, "adapters": adapters}
-        with LanguageModel.load(model, device=device, threads=threads, **engine) as loaded:
+        with LanguageModel.load(model, device=device, threads=threads, nodes=nodes, **engine) as loaded:
             cache = loaded.engine.cache
             size = f"{loaded.stored.num_parameters:,} parameters, context {loaded.context}"
             room = f"cache {bytes_text(cache.nbytes)} for {cache.num_pages * PAGE} tokens"

@@ -210,6 +210,17 @@ class Context(DeviceBound):
         self._set("NNCUDA_CTX_THREADS", count)
 
     @property
+    def nodes(self) -> int:
+        """Memory nodes (NUMA) over which worker threads are spread; 0 on a GPU. May be set, 1 to as many as this process
+        may use: with more than 1 each thread stays on one, and what a copy or a kernel writes first lies on the node
+        whose threads read it later. With 1, as it is unless set, the system decides. Results do not depend on it."""
+        return self._get("NNCUDA_CTX_NODES")
+
+    @nodes.setter
+    def nodes(self, count: int) -> None:
+        self._set("NNCUDA_CTX_NODES", count)
+
+    @property
     def isa(self) -> str:
         """Instruction set of the CPU engine, which may be set to any that this processor has, and to any at all where
         the context measures; of a GPU its architecture, such as "sm_90"."""

@@ -69,6 +69,7 @@ class LanguageModel(DeviceBound):
         *,
         device: str = "cpu",
         threads: int | None = None,
+        nodes: int = 1,
         context: int | None = None,
         cache_format: str = "f16",
         cache_tokens: int | None = None,
@@ -83,13 +84,13 @@ class LanguageModel(DeviceBound):
         Weights are copied into memory unless they would take more than half of what is free, and used in the mapped
         file otherwise; `weights` "memory" or "file" insists on one. `adapters` are the PEFT folders, or GGUF files, of
         LoRA adapters by the names under which a prompt asks for them; `adapter` is that of prompts that name none. Each
-        is added to what its matrices give. `device` and `threads` are those of `Context`, the other options those of
-        `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve the experts that they
+        is added to what its matrices give. `device`, `threads` and `nodes` are those of `Context`, the other options
+        those of `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve the experts that they
         hold (`serve_experts`). Raises FormatError for a file that is none of these or wrong, ValueError for an option
         that does not fit the model, nncuda.Error when the device fails.
         """
-        if comm is not None and (device, threads) != ("cpu", None):
-            raise ValueError("with comm the model is on its context: device and threads are those of that")
+        if comm is not None and (device, threads, nodes) != ("cpu", None, 1):
+            raise ValueError("with comm the model is on its context: device, threads and nodes are those of that")
         stored = StoredModel.open(path)
         options: dict[str, Any] = {"context": context, "cache_format": cache_format, "cache_tokens": cache_tokens}
         options |= {"max_batch": max_batch, "weights": weights}
@@ -100,6 +101,8 @@ class LanguageModel(DeviceBound):
             return cls(stored, comm.ctx, comm=comm, **options)
         ctx = Context(device, threads=threads)
         try:
+            if nodes != 1:
+                ctx.nodes = nodes
             model = cls(stored, ctx, **options)
         except BaseException:
             ctx.close()

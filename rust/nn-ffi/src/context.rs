@@ -267,6 +267,22 @@ impl Context {
         self.set(nn_cuda::NNCUDA_CTX_THREADS, i64::try_from(threads).unwrap_or(i64::MAX))
     }
 
+    /// Memory nodes (NUMA) over which worker threads are spread; 0 on a GPU.
+    pub fn nodes(&self) -> Result<usize> {
+        self.count(nn_cuda::NNCUDA_CTX_NODES)
+    }
+
+    /// Spreads worker threads over memory nodes, 1 to as many as this process may use. With more than 1 each thread stays
+    /// on one, and what a copy or a kernel writes first lies on the node whose threads read it later. With 1, as it is
+    /// unless set, the system decides. Results do not depend on it.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::InvalidValue`] for another number.
+    pub fn set_nodes(&self, nodes: usize) -> Result<()> {
+        self.set(nn_cuda::NNCUDA_CTX_NODES, i64::try_from(nodes).unwrap_or(i64::MAX))
+    }
+
     /// The instruction set of the CPU engine; `None` on a GPU.
     pub fn isa(&self) -> Result<Option<InstructionSet>> {
         let number = self.get(nn_cuda::NNCUDA_CTX_ISA)?;

@@ -39,6 +39,8 @@ fn attributes_are_read_and_set() -> Result<()> {
     assert!(!context.two_parts()?);
     context.set_two_parts(true)?;
     assert!(context.two_parts()? && !context.tf32()?);
+    assert_eq!(context.nodes()?, 1);
+    assert_eq!(context.set_nodes(100_000).expect_err("no machine has as many").status(), Some(Status::InvalidValue));
     let error = context.set_threads(100_000).expect_err("there are at most 256");
     assert_eq!(error.status(), Some(Status::InvalidValue));
     assert!(!context.device_text().is_empty());

@@ -111,6 +111,9 @@ pub(crate) struct Arguments {
     /// Show no page with a chat at /.
     #[arg(long)]
     no_page: bool,
+    /// Memory nodes (NUMA) over which threads, and the weights that they read, are spread.
+    #[arg(long, value_name = "INTEGER", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: u32,
     /// The context length.  [default: the model's, at most 8192]
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
@@ -195,7 +198,11 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
         adapters: adapters.collect::<Result<_, _>>()?,
         ..EngineOptions::default()
     };
-    let model = LanguageModel::new(stored, &arguments.device.open()?, &options)?;
+    let ctx = arguments.device.open()?;
+    if arguments.nodes != 1 {
+        ctx.set_nodes(arguments.nodes as usize)?;
+    }
+    let model = LanguageModel::new(stored, &ctx, &options)?;
     let (room, (_, _, bytes)) = (model.occupancy()?.pages * PAGE, model.statistics()?);
     if room < model.context() {
         return Err(Failure::Core(Error::value(format!(

@@ -178,6 +178,10 @@ pub const NNCUDA_CTX_BYTES_HELD: i32 = 11;
 /// 1 has flash_attention_backward in 16 bits multiply probabilities and their gradients as two 16-bit numbers each
 /// on every GPU, where it else does so on Hopper only below 512 keys; default 0
 pub const NNCUDA_CTX_TWO_PARTS: i32 = 12;
+/// memory nodes (NUMA) over which worker threads are spread, each kept on one; may be set (1 to as many as the
+/// process may use). With more than 1, what a copy or a kernel writes first lies on the node whose threads read it
+/// later. Default 1: as the system likes. 0 on a GPU
+pub const NNCUDA_CTX_NODES: i32 = 13;
 
 // What nncuda_memcpy moves. On the CPU engine all three are a copy.
 /// 1.

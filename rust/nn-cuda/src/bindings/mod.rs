@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "d7f9d1d63b6b93771fe36830b2663afd5ae74d8f85cef3590db3ffa70cb4c793";
+pub const HEADER_SHA256: &str = "540d3dbc7566b0259d64960b5e8376dc3eb3746c4a4c3897ac7b9d39685cbbb5";
