@@ -404,6 +404,9 @@ QUANT_GEMM(gemm_quant_swiglu)
  * which it reads in runs of 64 or 32 bytes. More are left to moe_combine. By count. */
 constexpr int64_t MOST_TOKENS_COMBINED = 32;
 
+/* Counters at the front, which its blocks need for the rows that they share (nn_shared_work). */
+constexpr int64_t SHARED_COUNTERS = 3;
+
 NN_KERNEL(gemm_quant_experts) {
   const nn_quant_experts_space space = nn_quant_experts_lay_out(a, nn_workspace_of(ctx));
   const int64_t slots = a->tokens * a->k;
@@ -416,9 +419,8 @@ NN_KERNEL(gemm_quant_experts) {
   }
   quant_combine combined = {};
   static_assert(MOST_TOKENS_COMBINED < ROWS_FOR_MMA, "rows alone combine");
-  unsigned *const arrivals = nn_gpu_arrivals(ctx) + NN_SHARED_WORK_NUMBERS; /* the product shares work, too */
-  if (a->tokens <= MOST_TOKENS_COMBINED &&
-      nn_ceil_div(a->dim, QUANT_LEAST_COLUMNS) <= NN_ARRIVALS - NN_SHARED_WORK_NUMBERS) {
+  if (a->tokens <= MOST_TOKENS_COMBINED && nn_ceil_div(a->dim, QUANT_LEAST_COLUMNS) <= NN_ARRIVALS - SHARED_COUNTERS) {
+    unsigned *const arrivals = nn_gpu_arrivals(ctx) + SHARED_COUNTERS;
     combined = {a->weights, a->residual, a->slot_row, a->y,
                 arrivals,   a->tokens,   a->k,        nn_range_of(ctx, "slot_row", -1, slots - 1)};
   }

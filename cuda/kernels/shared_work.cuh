@@ -19,10 +19,8 @@ constexpr int64_t NN_SHARED_WORK_ROWS = 64;
 
 struct nn_shared_work {
   uint32_t pieces;   /* 0: there is none */
-  uint32_t *numbers; /* the first of nn_gpu_arrivals: pieces taken, pieces made, blocks that have seen all of them */
+  uint32_t *numbers; /* three of nn_gpu_arrivals: pieces taken, pieces made, blocks that have seen all of them */
 };
-
-constexpr int64_t NN_SHARED_WORK_NUMBERS = 3;
 
 inline nn_shared_work nn_shared_work_of(nncuda_ctx *ctx, int64_t pieces) {
   return {(uint32_t)pieces, nn_gpu_arrivals(ctx)};
