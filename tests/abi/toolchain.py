@@ -48,6 +48,6 @@ def link(source: Path, out: Path, *more: Path) -> Path:
     """Compiles a C program of these tests, of one file or more, against the library under test."""
     library = Path(PATH).resolve()
     compiler = program("cc", "gcc", "clang")
-    run(compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-I", ROOT, "-I", ROOT / "cuda", source, *more, library, "-pthread",
-        "-ldl", f"-Wl,-rpath,{library.parent}", "-o", out)  # fmt: skip
+    run(compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-I", ROOT, "-I", ROOT / "cuda", source, *more,
+        library, "-pthread", "-ldl", f"-Wl,-rpath,{library.parent}", "-o", out)  # fmt: skip
     return out

@@ -211,9 +211,10 @@ class Context(DeviceBound):
 
     @property
     def nodes(self) -> int:
-        """Memory nodes (NUMA) over which worker threads are spread; 0 on a GPU. May be set, 1 to as many as this process
-        may use: with more than 1 each thread stays on one, and what a copy or a kernel writes first lies on the node
-        whose threads read it later. With 1, as it is unless set, the system decides. Results do not depend on it."""
+        """Memory nodes (NUMA) over which worker threads are spread; 0 on a GPU. May be set, 1 to as many as this
+        process may use: with more than 1 each thread stays on one, and what a copy or a kernel writes first lies on the
+        node whose threads read it later. With 1, as it is unless set, the system decides. Results do not depend on
+        it."""
         return self._get("NNCUDA_CTX_NODES")
 
     @nodes.setter

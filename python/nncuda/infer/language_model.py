@@ -85,9 +85,9 @@ class LanguageModel(DeviceBound):
         file otherwise; `weights` "memory" or "file" insists on one. `adapters` are the PEFT folders, or GGUF files, of
         LoRA adapters by the names under which a prompt asks for them; `adapter` is that of prompts that name none. Each
         is added to what its matrices give. `device`, `threads` and `nodes` are those of `Context`, the other options
-        those of `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve the experts that they
-        hold (`serve_experts`). Raises FormatError for a file that is none of these or wrong, ValueError for an option
-        that does not fit the model, nncuda.Error when the device fails.
+        those of `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve the experts
+        that they hold (`serve_experts`). Raises FormatError for a file that is none of these or wrong, ValueError for
+        an option that does not fit the model, nncuda.Error when the device fails.
         """
         if comm is not None and (device, threads, nodes) != ("cpu", None, 1):
             raise ValueError("with comm the model is on its context: device, threads and nodes are those of that")
