@@ -3,7 +3,6 @@
  * kernel that a wider instruction set does not define comes from the next one down.
  */
 #include "comm/collective.h"
-#include "nodes.h"
 #include "queue.h"
 #include "runtime/context.h"
 #include "runtime/memory.h"
@@ -313,7 +312,6 @@ const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .fill = fill,
                                  .isas = NN_ISA_LAST + 1,
                                  .threads = nn_workers_default,
-                                 .nodes = nn_nodes_count,
                                  .end_threads = end_threads,
                                  .close = nn_queues_close,
                                  .memory = HOST_MEMORY,

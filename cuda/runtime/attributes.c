@@ -1,5 +1,7 @@
 #include "context.h"
 
+#include "cpu_device/nodes.h"
+
 static int32_t synchronize(nncuda_ctx *ctx) {
   if (ctx->capture != NULL) {
     return nn_fail_capturing(ctx);
@@ -76,7 +78,7 @@ static int32_t set_nodes(nncuda_ctx *ctx, int64_t value) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
                    "attribute is NNCUDA_CTX_NODES (13), which only the CPU engine has");
   }
-  const int32_t most = ctx->engine->nodes();
+  const int32_t most = nn_nodes_count();
   if (value < 1 || value > most) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
                    "value is %lld; NNCUDA_CTX_NODES must be 1 to %d, the memory nodes of which this process may use a "

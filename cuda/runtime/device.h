@@ -82,7 +82,6 @@ typedef struct nn_engine {
   int32_t measures;         /* nothing runs, and nobody may read its memory (measure.h) */
   int32_t isas;             /* one more than the last instruction set that it has code for; 0 on a GPU */
   int32_t (*threads)(void); /* how many threads of the host a new context has; null: the engine works with none */
-  int32_t (*nodes)(void);   /* null with `threads`. Memory nodes over which they may be spread, at most */
   void (*end_threads)(
       nncuda_ctx *ctx); /* null with `threads`. The next call that has work for them starts them again */
   /* Makes and frees what a context has of the device, ctx->device. Null for nothing. */

@@ -47,8 +47,6 @@ static int32_t widest_gpu(int32_t index) {
 
 static int32_t threads(void) { return nn_cpu_engine.threads(); }
 
-static int32_t nodes(void) { return nn_cpu_engine.nodes(); }
-
 static void end_threads(nncuda_ctx *ctx) { (void)ctx; } /* there are none */
 
 /* ---- memory ---- */
@@ -264,7 +262,6 @@ const nn_engine nn_measuring_cpu = {.device = NNCUDA_DEVICE_CPU,
                                     .fill = fill_cpu,
                                     .measures = 1,
                                     .threads = threads,
-                                    .nodes = nodes,
                                     .end_threads = end_threads,
                                     .close = close,
                                     .memory = {.take = take,
