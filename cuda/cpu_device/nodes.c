@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "nodes.h"
 
+#include "runtime/device.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

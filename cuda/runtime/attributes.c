@@ -1,7 +1,5 @@
 #include "context.h"
 
-#include "cpu_device/nodes.h"
-
 static int32_t synchronize(nncuda_ctx *ctx) {
   if (ctx->capture != NULL) {
     return nn_fail_capturing(ctx);

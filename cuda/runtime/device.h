@@ -109,6 +109,10 @@ typedef struct nn_engine {
   void *(*native_stream)(nncuda_ctx *ctx);
 } nn_engine;
 
+/* Memory nodes (NUMA) over which the CPU engine's threads can be spread: those of which this process may use a
+ * processor; 1 also where the system does not say. */
+int32_t nn_nodes_count(void);
+
 extern const nn_engine nn_cpu_engine;
 #if NNCUDA_CUDA
 extern const nn_engine nn_gpu_engine;
