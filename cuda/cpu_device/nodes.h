@@ -1,6 +1,6 @@
 /*
- * The memory nodes of nn_nodes_count, numbered from 0 on whatever the system's numbers are, as they are when first asked
- * for.
+ * The memory nodes of nn_nodes_count, numbered from 0 on whatever the system's numbers are, as they are when first
+ * asked for.
  */
 #ifndef NN_CPU_DEVICE_NODES_H
 #define NN_CPU_DEVICE_NODES_H
