@@ -234,13 +234,14 @@ static void run_job(nn_workers *workers, int64_t first, uint32_t total, nn_task 
   workers->total = total;
   atomic_store(&workers->finished, 0);
   const uint32_t generation = atomic_load(&workers->published) + 1;
-  const int32_t threads = workers->threads, nodes = workers->nodes;
-  for (int32_t node = 0; node < nodes; node++) { /* as much as it has threads */
-    const int32_t begin = (node * threads + nodes - 1) / nodes, end = ((node + 1) * threads + nodes - 1) / nodes;
-    const uint32_t from = (uint32_t)((uint64_t)total * (uint32_t)begin / (uint32_t)threads);
+  const int32_t nodes = workers->nodes;
+  uint32_t begin = 0;
+  for (int32_t node = 0; node < nodes; node++) {                                        /* as much as it has threads */
+    const int64_t threads = nn_ceil_div((int64_t)(node + 1) * workers->threads, nodes); /* up to its last */
     share *const tasks = &workers->share[node];
-    tasks->end = (uint32_t)((uint64_t)total * (uint32_t)end / (uint32_t)threads);
-    atomic_store(&tasks->state, (uint64_t)generation << 32 | (tasks->end - from));
+    tasks->end = (uint32_t)(total * threads / workers->threads);
+    atomic_store(&tasks->state, (uint64_t)generation << 32 | (tasks->end - begin));
+    begin = tasks->end;
   }
   atomic_store(&workers->published, generation);
   const uint32_t sleepers = atomic_load(&workers->sleepers);

@@ -29,7 +29,7 @@ int32_t nn_nodes_here(void) { return node; }
 void nn_nodes_bind(int32_t to) { node = to; }
 
 typedef struct job {
-  int32_t threads, nodes; /* threads: 0, or those that must each have a task before one may end */
+  int32_t threads; /* 0, or those that must each have a task before one may end */
   _Atomic int32_t begun;
   _Atomic int32_t times[MOST_TASKS], on[MOST_TASKS];
 } job;
