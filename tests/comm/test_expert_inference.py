@@ -226,7 +226,7 @@ def test_what_cannot_be_divided_so(ctx: nncuda.Context) -> None:
         with pytest.raises(ValueError, match="rank 0 runs the model"):
             serve_experts(stored_model(ctx, CONFIG), comm)
         LanguageModel(stored_model(ctx, CONFIG), ctx, comm=comm, **OPTIONS).close()  # a rank alone
-        with pytest.raises(ValueError, match="device and threads are those of that"):
+        with pytest.raises(ValueError, match="device, threads and nodes are those of that"):
             LanguageModel.load("model", threads=2, comm=comm)
 
 
