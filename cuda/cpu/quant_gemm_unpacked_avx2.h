@@ -169,16 +169,27 @@ NN_INLINE void unpacked_runs(unpacked_block *to, const uint8_t *w, int v, const 
   }
 }
 
-/* The same of an _R16 format: w is where its blocks from i0 on begin. */
-NN_INLINE void unpacked_interleaved(unpacked_work *work, const uint8_t *w, int64_t count, const int32_t format) {
+/* Interleaved weights are not one run of memory: what is unpacked next is fetched, half of it while weights are
+ * unpacked and half beside the products with them. Four rows of cold weights in q4_0 take 1.7 times as long without. */
+NN_INLINE void unpacked_fetch(uintptr_t *next, uintptr_t bytes) {
+  for (const uintptr_t end = *next + bytes; *next < end; *next += 64) {
+    __builtin_prefetch((const void *)*next, 0, 2);
+  }
+}
+
+/* Blocks of an _R16 format, which begin at w, and half of the fetching from `next` on. */
+NN_INLINE void unpacked_interleaved(unpacked_work *work, const uint8_t *w, int64_t count, uintptr_t *next,
+                                    const int32_t format) {
   const int64_t step = QUANT_ROWS * nn_format_block_of(format).bytes, each = interleaved_each(format);
   for (int v = 0; v < UNPACKED_VECTORS; v++) {
     if (nn_format_has_factors(format)) {
       unpacked_factors(work, w, v, 0, format);
+      unpacked_fetch(next, (uintptr_t)step / 4);
       unpacked_factors(work, w, v, 1, format);
       continue;
     }
     for (int64_t b = 0; b < count; b += each) {
+      unpacked_fetch(next, (uintptr_t)step / 4);
       unpacked_runs(&work->block[b], w + b / each * step, v, format);
     }
   }
@@ -296,10 +307,12 @@ NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t r
 }
 
 /* What is unpacked, `count` blocks from i0 on of weights from column c on, with `rows` rows of a panel from row r on.
- */
+ * If `next` is not 0, what is left to fetch begins there. */
 NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, const quant_activations *acts,
                             int64_t row_codes, int64_t c, int64_t i0, int64_t count, int64_t r, const int rows,
-                            const int32_t format) {
+                            uintptr_t next, const int32_t format) {
+  const nn_format_block block = nn_format_block_of(format);
+  const uintptr_t share = (uintptr_t)(QUANT_BLOCK * block.bytes / block.elements * QUANT_ROWS) / 2;
   const int64_t blocks = t->k / QUANT_BLOCK, row = t->panel->tile * QUANT_ROWS + r;
   const int8_t *x = acts->codes + row * row_codes + i0 * QUANT_BLOCK;
   const float *scale = acts->scale + row * blocks + i0;
@@ -311,6 +324,9 @@ NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, con
     memset(sums + i * t->ld, 0, QUANT_ROWS * sizeof *sums);
   }
   for (int64_t b = 0; b < count; b++) {
+    if (next) {
+      unpacked_fetch(&next, share);
+    }
     unpacked_step(&work->block[b], x + b * QUANT_BLOCK, row_codes, scale + b, total + b, halves + 2 * b, blocks,
                   start + b, sums, t->ld, rows, format);
   }
@@ -318,14 +334,25 @@ NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, con
 
 /* The same with all rows of a panel. */
 NN_INLINE void unpacked_product(const unpacked_work *work, const quant_piece *t, const quant_activations *acts,
-                                int64_t row_codes, int64_t c, int64_t i0, int64_t count, const int32_t format) {
+                                int64_t row_codes, int64_t c, int64_t i0, int64_t count, uintptr_t next,
+                                const int32_t format) {
   int64_t r = 0;
-  for (; r + UNPACKED_ROWS <= t->panel->rows; r += UNPACKED_ROWS) {
-    unpacked_run(work, t, acts, row_codes, c, i0, count, r, UNPACKED_ROWS, format);
+  for (; r + UNPACKED_ROWS <= t->panel->rows; r += UNPACKED_ROWS, next = 0) {
+    unpacked_run(work, t, acts, row_codes, c, i0, count, r, UNPACKED_ROWS, next, format);
   }
-  for (; r < t->panel->rows; r++) {
-    unpacked_run(work, t, acts, row_codes, c, i0, count, r, 1, format);
+  for (; r < t->panel->rows; r++, next = 0) {
+    unpacked_run(work, t, acts, row_codes, c, i0, count, r, 1, next, format);
   }
+}
+
+/* Where the interleaved weights lie that are unpacked after blocks i0 .. of those from column c on. */
+NN_INLINE uintptr_t unpacked_next(const quant_piece *t, int64_t c, int64_t i0) {
+  const int64_t columns = QUANT_ROWS * t->row_bytes, run = columns / (t->k / QUANT_BLOCK) * UNPACKED_BLOCKS;
+  const int64_t at = i0 / UNPACKED_BLOCKS * run;
+  if (c + QUANT_ROWS < t->columns) {
+    return (uintptr_t)(t->w + (c + QUANT_ROWS) * t->row_bytes + at);
+  }
+  return (uintptr_t)(i0 + UNPACKED_BLOCKS < t->k / QUANT_BLOCK ? t->w + at + run : t->next);
 }
 
 /* A piece's sums; `form` is that of the activations, hence of the weights. */
@@ -341,9 +368,11 @@ NN_INLINE void unpacked_columns(const quant_piece *t, const int32_t form, const 
       unpacked_starts(work->start[r], x + r * row_codes, count, format);
     }
     for (int64_t c = 0; c < t->columns; c += QUANT_ROWS) {
+      uintptr_t next = 0;
       if (form == QUANT_FORM_INTERLEAVED) {
         const int64_t at = i0 * QUANT_BLOCK / block.elements * QUANT_ROWS * block.bytes;
-        unpacked_interleaved(work, t->w + c * t->row_bytes + at, count, format);
+        next = unpacked_next(t, c, i0);
+        unpacked_interleaved(work, t->w + c * t->row_bytes + at, count, &next, format);
       } else {
         quant_rows w[UNPACKED_VECTORS];
         for (int64_t v = 0; v < UNPACKED_VECTORS; v++) {
@@ -351,7 +380,7 @@ NN_INLINE void unpacked_columns(const quant_piece *t, const int32_t form, const 
         }
         unpacked_plain(work, t, c, w, (uint64_t)i0, count, format);
       }
-      unpacked_product(work, t, acts, row_codes, c, i0, count, format);
+      unpacked_product(work, t, acts, row_codes, c, i0, count, next, format);
     }
   }
 }
