@@ -8,9 +8,13 @@
 #include "gemm_store.h"
 
 enum {
-  STRIP = 64,          /* columns of C whose sums are collected before they are stored */
-  WIDTH = 512,         /* most columns of C that are summed side by side when k runs across the rows of B */
-  TASK_BYTES = 1 << 18 /* of B */
+  STRIP = 64,           /* columns of C whose sums are collected before they are stored */
+  WIDTH = 512,          /* most columns of C that are summed side by side when k runs across the rows of B */
+  TASK_BYTES = 1 << 18, /* of B */
+  /* How far ahead the rows of B are fetched, and where to: 2 is L2, 3 L1. On Zen 4 lines that go to L1 take 1.1 to 1.4
+   * times as long with AVX-512, 1 to 3 % less with AVX2. */
+  AHEAD = 4096,
+  AHEAD_LEVEL = VF == 16 ? 2 : 3
 };
 
 typedef struct few_rows_job {
@@ -77,7 +81,7 @@ NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, 
 #pragma GCC unroll 8
     for (int c = 0; c < chains; c++) {
       const int64_t at = p + c * VF;
-      __builtin_prefetch(b + at * GEMM_UNIT * nn_dtype_bytes(dtype) + 4096);
+      __builtin_prefetch(b + at * GEMM_UNIT * nn_dtype_bytes(dtype) + AHEAD, 0, AHEAD_LEVEL);
       const vf y = units_along(b, at, k, dtype);
 #pragma GCC unroll 8
       for (int r = 0; r < m; r++) {
