@@ -35,7 +35,7 @@ from nncuda.convert.model import convert_model
 from nncuda.convert.quantize import quantize_model
 from nncuda.formats import FormatError, write_shard
 from nncuda.infer.engine import Engine
-from nncuda.layers import FrozenTernary
+from nncuda.layers import FrozenLinear, FrozenTernary
 from nncuda.models import MoETransformer, StoredModel
 from nncuda.models.adapter import Adapter
 from nncuda.models.adapter_gguf import interleaved_order
@@ -92,10 +92,9 @@ class Unrounded(Roundings):
 @pytest.mark.parametrize("name", BASES)
 def test_gradients(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Those of A and B follow from that of the whole matrix, dW: scale B^T dW and scale dW A^T. Products with stored
-    weights round what they take in as `gemm_quant` does, which the gradients do not see. As everywhere, the relative
-    error may be twice the largest of the same formulas in f32; where a value near the midpoint of two codes is rounded
-    up in one and down in the other, choose another seed. Of ternary weights both passes take the codes that the model
-    took; what A is multiplied with is not rounded."""
+    weights round what they take in, which the gradients do not see: both passes of the reference round what the model
+    rounded, since a value near the midpoint of two codes could go up in one and down in the other. What A is multiplied
+    with is not rounded. As everywhere, the relative error may be twice the largest of the same formulas in f32."""
     changes, format = BASES[name]
     base = FrozenBase(stored_model(ctx, llama_config(**SMALL, **changes), format))
     model = begun(ctx, base)
@@ -109,24 +108,31 @@ def test_gradients(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch, name: s
     weights |= ternary
     pairs, products = model.layout.matrices(), {}
     taken: list[np.ndarray] = []
-    product = FrozenTernary._product
+    product, ternary_product = FrozenLinear._product, FrozenTernary._product
 
-    def watched(layer: FrozenTernary, x: nncuda.Tensor, y: nncuda.Tensor | None) -> nncuda.Tensor:
-        codes, scale = kernels.act_quant_i8(x)
-        taken.append(codes.numpy().astype(np.float64) * scale.numpy()[:, None])
+    def watched(layer: FrozenLinear, x: nncuda.Tensor, y: nncuda.Tensor | None) -> nncuda.Tensor:
+        taken.append(x.numpy())
         return product(layer, x, y)
 
-    monkeypatch.setattr(FrozenTernary, "_product", watched)
+    def watched_ternary(layer: FrozenTernary, x: nncuda.Tensor, y: nncuda.Tensor | None) -> nncuda.Tensor:
+        codes, scale = kernels.act_quant_i8(x)
+        taken.append(codes.numpy().astype(np.float64) * scale.numpy()[:, None])
+        return ternary_product(layer, x, y)
+
+    monkeypatch.setattr(FrozenLinear, "_product", watched)
+    monkeypatch.setattr(FrozenTernary, "_product", watched_ternary)
     options = TrainConfig(batch_size=4, micro_batch_size=3, sequence_length=17, lora_rank=RANK, lora_alpha=ALPHA)
     result = Trainer(model, options).train_step(inputs, targets)
 
     def linear(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         name, scale = products[id(weight)], x.dtype.type(model.options.scale)
+        source = next(rows).astype(x.dtype)
         if name in ternary:
-            y = next(rows).astype(x.dtype) @ ternary[name].astype(x.dtype).T
+            y = source @ ternary[name].astype(x.dtype).T
         else:
             stored = base.stored.tensors[name]
-            y = quant.gemm_quant(x, in_order(model, name, stored.rows()), 1, 0, stored.code)["y"]
+            source = x if stored.code == quant.F32 else source
+            y = quant.gemm_quant(source, in_order(model, name, stored.rows()), 1, 0, stored.code)["y"]
         if name in pairs:
             a, b = (factors[one].astype(x.dtype) for one in pairs[name])
             y = y + scale * ((x @ a.T) @ b.T)
