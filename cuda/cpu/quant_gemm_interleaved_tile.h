@@ -216,9 +216,7 @@ NN_INLINE void interleaved_tiles(const quant_piece *t, const int32_t format) {
         const uint8_t *w = t->w + (c + g * QUANT_TILE) * t->row_bytes + b0 / each * step;
         uintptr_t next = quant_next(t, c + g * QUANT_TILE, group * QUANT_TILE) + (uintptr_t)(b0 / each * step);
         for (int64_t b = 0; b < count; b += each, w += step) {
-          for (const uintptr_t end = next + (uintptr_t)step; next < end; next += 64) {
-            __builtin_prefetch((const void *)next, 0, 2);
-          }
+          quant_fetch(&next, step);
           if (nn_format_has_factors(format)) {
             interleaved_unpack_large(work, g, b, w, format);
           } else {

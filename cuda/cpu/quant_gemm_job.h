@@ -95,6 +95,13 @@ NN_INLINE uintptr_t quant_next(const quant_piece *t, int64_t c, int64_t count) {
   return (uintptr_t)(c + count < t->columns ? t->w + (c + count) * t->row_bytes : t->next);
 }
 
+/* Fetches the lines of so many bytes from *next on, and leaves it at the line after them. */
+NN_INLINE void quant_fetch(uintptr_t *next, int64_t bytes) {
+  for (const uintptr_t end = *next + (uintptr_t)bytes; *next < end; *next += 64) {
+    __builtin_prefetch((const void *)*next, 0, 2);
+  }
+}
+
 /* Codes of a row of the activations. */
 NN_PLAIN NN_INLINE int64_t quant_row_codes(int32_t form, int64_t k) {
   return form == QUANT_FORM_INTERLEAVED ? nn_round_up(k, 2 * QUANT_BLOCK) : k;

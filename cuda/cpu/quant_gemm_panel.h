@@ -292,9 +292,7 @@ NN_INLINE void panel_take_interleaved(const quant_piece *t, panel_work *work, in
   const uint8_t *w = t->w + c * t->row_bytes + b0 / each * step;
   next += (uintptr_t)(b0 / each * step);
   for (int64_t b = 0; b < count; b += each, w += step) {
-    for (const uintptr_t end = next + (uintptr_t)step; next < end; next += 64) {
-      __builtin_prefetch((const void *)next, 0, 2);
-    }
+    quant_fetch(&next, step);
     panel_unpack_interleaved(work, v, b, w, format);
   }
 }

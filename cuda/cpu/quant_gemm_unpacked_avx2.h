@@ -169,27 +169,26 @@ NN_INLINE void unpacked_runs(unpacked_block *to, const uint8_t *w, int v, const 
   }
 }
 
-/* Interleaved weights are not one run of memory: what is unpacked next is fetched, half of it while weights are
- * unpacked and half beside the products with them. Four rows of cold weights in q4_0 take 1.7 times as long without. */
-NN_INLINE void unpacked_fetch(uintptr_t *next, uintptr_t bytes) {
-  for (const uintptr_t end = *next + bytes; *next < end; *next += 64) {
-    __builtin_prefetch((const void *)*next, 0, 2);
-  }
+/* Bytes of UNPACKED_BLOCKS blocks of an _R16 format. */
+NN_INLINE int64_t unpacked_bytes(const int32_t format) {
+  const nn_format_block block = nn_format_block_of(format);
+  return UNPACKED_BLOCKS * QUANT_BLOCK / block.elements * QUANT_ROWS * block.bytes;
 }
 
-/* Blocks of an _R16 format, which begin at w, and half of the fetching from `next` on. */
+/* Such blocks, which begin at w. They are not one run of memory: what is unpacked next is fetched, half of it here and
+ * half beside the products. Four rows of cold weights in q4_0 take 1.7 times as long without. */
 NN_INLINE void unpacked_interleaved(unpacked_work *work, const uint8_t *w, int64_t count, uintptr_t *next,
                                     const int32_t format) {
   const int64_t step = QUANT_ROWS * nn_format_block_of(format).bytes, each = interleaved_each(format);
   for (int v = 0; v < UNPACKED_VECTORS; v++) {
     if (nn_format_has_factors(format)) {
       unpacked_factors(work, w, v, 0, format);
-      unpacked_fetch(next, (uintptr_t)step / 4);
+      quant_fetch(next, step / 4);
       unpacked_factors(work, w, v, 1, format);
       continue;
     }
     for (int64_t b = 0; b < count; b += each) {
-      unpacked_fetch(next, (uintptr_t)step / 4);
+      quant_fetch(next, step / 4);
       unpacked_runs(&work->block[b], w + b / each * step, v, format);
     }
   }
@@ -311,8 +310,6 @@ NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t r
 NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, const quant_activations *acts,
                             int64_t row_codes, int64_t c, int64_t i0, int64_t count, int64_t r, const int rows,
                             uintptr_t next, const int32_t format) {
-  const nn_format_block block = nn_format_block_of(format);
-  const uintptr_t share = (uintptr_t)(QUANT_BLOCK * block.bytes / block.elements * QUANT_ROWS) / 2;
   const int64_t blocks = t->k / QUANT_BLOCK, row = t->panel->tile * QUANT_ROWS + r;
   const int8_t *x = acts->codes + row * row_codes + i0 * QUANT_BLOCK;
   const float *scale = acts->scale + row * blocks + i0;
@@ -325,7 +322,7 @@ NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, con
   }
   for (int64_t b = 0; b < count; b++) {
     if (next) {
-      unpacked_fetch(&next, share);
+      quant_fetch(&next, unpacked_bytes(format) / UNPACKED_BLOCKS / 2);
     }
     unpacked_step(&work->block[b], x + b * QUANT_BLOCK, row_codes, scale + b, total + b, halves + 2 * b, blocks,
                   start + b, sums, t->ld, rows, format);
@@ -346,13 +343,12 @@ NN_INLINE void unpacked_product(const unpacked_work *work, const quant_piece *t,
 }
 
 /* Where the interleaved weights lie that are unpacked after blocks i0 .. of those from column c on. */
-NN_INLINE uintptr_t unpacked_next(const quant_piece *t, int64_t c, int64_t i0) {
-  const int64_t columns = QUANT_ROWS * t->row_bytes, run = columns / (t->k / QUANT_BLOCK) * UNPACKED_BLOCKS;
-  const int64_t at = i0 / UNPACKED_BLOCKS * run;
+NN_INLINE uintptr_t unpacked_next(const quant_piece *t, int64_t c, int64_t i0, const int32_t format) {
+  const int64_t at = i0 / UNPACKED_BLOCKS * unpacked_bytes(format);
   if (c + QUANT_ROWS < t->columns) {
-    return (uintptr_t)(t->w + (c + QUANT_ROWS) * t->row_bytes + at);
+    return quant_next(t, c, QUANT_ROWS) + (uintptr_t)at;
   }
-  return (uintptr_t)(i0 + UNPACKED_BLOCKS < t->k / QUANT_BLOCK ? t->w + at + run : t->next);
+  return (uintptr_t)(i0 + UNPACKED_BLOCKS < t->k / QUANT_BLOCK ? t->w + at + unpacked_bytes(format) : t->next);
 }
 
 /* A piece's sums; `form` is that of the activations, hence of the weights. */
@@ -360,7 +356,6 @@ NN_INLINE void unpacked_columns(const quant_piece *t, const int32_t form, const 
   const quant_activations *acts = &t->job->activations[form];
   unpacked_work *work = (unpacked_work *)(void *)t->work;
   const int64_t blocks = t->k / QUANT_BLOCK, row_codes = quant_row_codes(form, t->k);
-  const nn_format_block block = nn_format_block_of(format);
   for (int64_t i0 = 0; i0 < blocks; i0 += UNPACKED_BLOCKS) {
     const int64_t count = nn_min(UNPACKED_BLOCKS, blocks - i0);
     const int8_t *x = acts->codes + t->panel->tile * QUANT_ROWS * row_codes + i0 * QUANT_BLOCK;
@@ -370,8 +365,8 @@ NN_INLINE void unpacked_columns(const quant_piece *t, const int32_t form, const 
     for (int64_t c = 0; c < t->columns; c += QUANT_ROWS) {
       uintptr_t next = 0;
       if (form == QUANT_FORM_INTERLEAVED) {
-        const int64_t at = i0 * QUANT_BLOCK / block.elements * QUANT_ROWS * block.bytes;
-        next = unpacked_next(t, c, i0);
+        const int64_t at = i0 / UNPACKED_BLOCKS * unpacked_bytes(format);
+        next = unpacked_next(t, c, i0, format);
         unpacked_interleaved(work, t->w + c * t->row_bytes + at, count, &next, format);
       } else {
         quant_rows w[UNPACKED_VECTORS];

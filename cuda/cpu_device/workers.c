@@ -236,8 +236,8 @@ static void run_job(nn_workers *workers, int64_t first, uint32_t total, nn_task 
   const uint32_t generation = atomic_load(&workers->published) + 1;
   const int32_t nodes = workers->nodes;
   uint32_t begin = 0;
-  for (int32_t node = 0; node < nodes; node++) {                                        /* as much as it has threads */
-    const int64_t threads = nn_ceil_div((int64_t)(node + 1) * workers->threads, nodes); /* up to its last */
+  for (int32_t node = 0; node < nodes; node++) { /* as much as it has threads */
+    const int64_t threads = nn_ceil_div((int64_t)(node + 1) * workers->threads, nodes);
     share *const tasks = &workers->share[node];
     tasks->end = (uint32_t)(total * threads / workers->threads);
     atomic_store(&tasks->state, (uint64_t)generation << 32 | (tasks->end - begin));

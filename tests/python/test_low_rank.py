@@ -108,19 +108,16 @@ def test_gradients(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch, name: s
     weights |= ternary
     pairs, products = model.layout.matrices(), {}
     taken: list[np.ndarray] = []
-    product, ternary_product = FrozenLinear._product, FrozenTernary._product
+    forward = FrozenLinear.forward
 
-    def watched(layer: FrozenLinear, x: nncuda.Tensor, y: nncuda.Tensor | None) -> nncuda.Tensor:
+    def watched(layer: FrozenLinear, x: nncuda.Tensor, *others: Any, **named: Any) -> nncuda.Tensor:
         taken.append(x.numpy())
-        return product(layer, x, y)
+        if isinstance(layer, FrozenTernary):
+            codes, scale = kernels.act_quant_i8(x)
+            taken[-1] = codes.numpy().astype(np.float64) * scale.numpy()[:, None]
+        return forward(layer, x, *others, **named)
 
-    def watched_ternary(layer: FrozenTernary, x: nncuda.Tensor, y: nncuda.Tensor | None) -> nncuda.Tensor:
-        codes, scale = kernels.act_quant_i8(x)
-        taken.append(codes.numpy().astype(np.float64) * scale.numpy()[:, None])
-        return ternary_product(layer, x, y)
-
-    monkeypatch.setattr(FrozenLinear, "_product", watched)
-    monkeypatch.setattr(FrozenTernary, "_product", watched_ternary)
+    monkeypatch.setattr(FrozenLinear, "forward", watched)
     options = TrainConfig(batch_size=4, micro_batch_size=3, sequence_length=17, lora_rank=RANK, lora_alpha=ALPHA)
     result = Trainer(model, options).train_step(inputs, targets)
 
