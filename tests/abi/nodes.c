@@ -6,20 +6,12 @@
 #define _GNU_SOURCE
 #include "cpu_device/nodes.h"
 #include "cpu_device/workers.h"
+#include "require.h"
 
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define REQUIRE(condition)                                                                                             \
-  do {                                                                                                                 \
-    if (!(condition)) {                                                                                                \
-      fprintf(stderr, "line %d: %s does not hold\n", __LINE__, #condition);                                            \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 enum { MOST_THREADS = 9, MOST_NODES = 4, MOST_TASKS = 3000, ROUNDS = 30 };
 

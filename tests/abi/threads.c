@@ -4,6 +4,7 @@
  * -fsanitize=thread, the sanitizer checks the rest. Prints "ok" at the end.
  */
 #include "bindings.h"
+#include "require.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,14 +21,6 @@ static float x[N], want[N];
     const int32_t status_ = (call);                                                                                    \
     if (status_ != NNCUDA_SUCCESS) {                                                                                   \
       fprintf(stderr, "%s: %s: %s\n", #call, nncuda_status_name(status_), nncuda_last_error(ctx));                     \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
-
-#define REQUIRE(condition)                                                                                             \
-  do {                                                                                                                 \
-    if (!(condition)) {                                                                                                \
-      fprintf(stderr, "line %d: %s does not hold\n", __LINE__, #condition);                                            \
       exit(1);                                                                                                         \
     }                                                                                                                  \
   } while (0)
