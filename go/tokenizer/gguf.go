@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/formats/gguf"
 )
 
 // Metadata are the entries of a GGUF file by their key, as a reader of such files gives them. Each getter says with `ok`
@@ -102,7 +103,7 @@ func (g ggufTokens) text(key, otherwise string) (string, error) {
 func (g ggufTokens) cut() (namedCut, error) {
 	unnamed := ""
 	// The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
-	if architecture, _ := g.Text("general.architecture"); architecture == "bitnet-25" || architecture == "bitnet-b1.58" {
+	if architecture, _ := g.Text(gguf.ArchitectureKey); architecture == "bitnet-25" || architecture == "bitnet-b1.58" {
 		unnamed = "llama-bpe"
 	}
 	name, err := g.text("tokenizer.ggml.pre", unnamed)

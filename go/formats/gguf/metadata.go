@@ -11,6 +11,9 @@ import (
 	"github.com/nncuda/nncuda/go/formats"
 )
 
+// ArchitectureKey is the key of the name of a file's model, with which the keys of what is said of that model begin.
+const ArchitectureKey = "general.architecture"
+
 // Metadata are a file's entries by key.
 type Metadata struct {
 	keys   []string

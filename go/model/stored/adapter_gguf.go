@@ -13,10 +13,9 @@ import (
 
 // Keys of a GGUF file of an adapter.
 const (
-	architectureKey = "general.architecture"
-	typeKey         = "general.type"
-	adapterKind     = "adapter.type"
-	adapterAlpha    = "adapter.lora.alpha"
+	typeKey      = "general.type"
+	adapterKind  = "adapter.type"
+	adapterAlpha = "adapter.lora.alpha"
 )
 
 var (
@@ -61,7 +60,7 @@ func checkAdapterKeys(path string, metadata *gguf.Metadata, family *Family) (flo
 	for _, want := range []struct {
 		key    string
 		values []string
-	}{{typeKey, []string{"adapter"}}, {adapterKind, []string{"lora"}}, {architectureKey, family.Architectures}} {
+	}{{typeKey, []string{"adapter"}}, {adapterKind, []string{"lora"}}, {gguf.ArchitectureKey, family.Architectures}} {
 		if text, ok := metadata.Text(want.key); !ok || !slices.Contains(want.values, text) {
 			return 0, wrong(path, "%s is %s; an adapter of this model has '%s'", want.key, metadata.Shown(want.key),
 				strings.Join(want.values, "' or '"))

@@ -65,7 +65,7 @@ func (a *Adapter) WriteGGUF(path string, config LlamaConfig) error {
 	}
 	family := familyNamed(config.Family)
 	metadata := []gguf.KeyValue{
-		{Key: architectureKey, Value: family.Architectures[0]}, {Key: typeKey, Value: "adapter"},
+		{Key: gguf.ArchitectureKey, Value: family.Architectures[0]}, {Key: typeKey, Value: "adapter"},
 		{Key: adapterKind, Value: "lora"}, {Key: adapterAlpha, Value: float32(alpha)},
 	}
 	var factors []formats.StoredTensor

@@ -28,7 +28,7 @@ type seen struct {
 // model, lacks something, or asks for what this engine does not do; a key of the architecture that is unknown here is refused
 // by its name, unless it says no.
 func configFromGGUF(metadata *gguf.Metadata, found seen) (LlamaConfig, error) {
-	value, _ := metadata.Get("general.architecture")
+	value, _ := metadata.Get(gguf.ArchitectureKey)
 	architecture, _ := value.Text()
 	given := &reading{values: ofMetadata(metadata, architecture+".")}
 	count, _ := given.get("expert_count")
@@ -42,7 +42,7 @@ func configFromGGUF(metadata *gguf.Metadata, found seen) (LlamaConfig, error) {
 				}
 			}
 		}
-		return LlamaConfig{}, fmt.Errorf("general.architecture is %s; this program runs %s", value, strings.Join(names, ", "))
+		return LlamaConfig{}, fmt.Errorf("%s is %s; this program runs %s", gguf.ArchitectureKey, value, strings.Join(names, ", "))
 	}
 	if err := checkKeys(metadata, given, architecture+".", family); err != nil {
 		return LlamaConfig{}, err

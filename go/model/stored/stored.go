@@ -150,7 +150,7 @@ func openGGUF(path string) (*Model, error) {
 }
 
 func (m *Model) readGGUF() error {
-	architecture, _ := m.file.Get("general.architecture")
+	architecture, _ := m.file.Get(gguf.ArchitectureKey)
 	name, _ := architecture.Text()
 	has := func(name string) bool {
 		_, there := m.file.Entry(name)

@@ -19,6 +19,7 @@ use super::block_formats::{BlockFormat, FORMATS, StoredTensor};
 use super::regular::map_file;
 use super::value::quoted;
 use crate::error::{Error, Result};
+pub(crate) use metadata::ARCHITECTURE_KEY;
 pub use metadata::{Metadata, MetadataValue, StringArray, ValueType};
 use reader::Reader;
 pub use write::write_gguf;

@@ -14,10 +14,9 @@ use super::families::Family;
 use super::gguf_names::name_of_gguf;
 use super::llama::LlamaConfig;
 use crate::error::{Error, Result};
-use crate::format::gguf::{Metadata, MetadataValue};
+use crate::format::gguf::{ARCHITECTURE_KEY, Metadata, MetadataValue};
 use crate::format::{Gguf, Value};
 
-pub(super) const ARCHITECTURE: &str = "general.architecture";
 pub(super) const TYPE: &str = "general.type";
 pub(super) const KIND: &str = "adapter.type";
 pub(super) const ALPHA: &str = "adapter.lora.alpha";
@@ -44,7 +43,8 @@ fn alpha_of(path: &Path, metadata: &Metadata, family: &Family) -> Result<f64> {
         _ => Value::None,
     };
     let shown = |key: &str| metadata.plain(key).unwrap_or(Value::None).shown();
-    let right: [(&str, &[&str]); 3] = [(TYPE, &["adapter"]), (KIND, &["lora"]), (ARCHITECTURE, family.architectures)];
+    let right: [(&str, &[&str]); 3] =
+        [(TYPE, &["adapter"]), (KIND, &["lora"]), (ARCHITECTURE_KEY, family.architectures)];
     for (key, values) in right {
         if !one(key).as_text().is_some_and(|text| values.contains(&text)) {
             let values = values.join("' or '");

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::adapter::{Adapter, CONFIG, PREFIX, WEIGHTS, adapter_values};
-use super::adapter_gguf::{ALPHA, ARCHITECTURE, KIND, TYPE, interleaved_order, is_rotated};
+use super::adapter_gguf::{ALPHA, KIND, TYPE, interleaved_order, is_rotated};
 use super::families::Family;
 use super::gguf_names::gguf_name;
 use super::llama::LlamaConfig;
 use super::low_rank::LowRankOptions;
 use crate::error::{Error, Result};
-use crate::format::gguf::{MetadataValue, ValueType, write_gguf};
+use crate::format::gguf::{ARCHITECTURE_KEY, MetadataValue, ValueType, write_gguf};
 use crate::format::safetensors::{Dtype, Source, write_safetensors};
 use crate::format::value::general;
 use crate::format::{StoredTensor, Value, atomic};
@@ -66,7 +66,7 @@ impl Adapter {
         };
         let text = |text: &str| MetadataValue::One(ValueType::String, text.into());
         let metadata = [
-            (ARCHITECTURE, text(family.architectures[0])),
+            (ARCHITECTURE_KEY, text(family.architectures[0])),
             (TYPE, text("adapter")),
             (KIND, text("lora")),
             (ALPHA, MetadataValue::One(ValueType::F32, alpha.into())),

@@ -11,7 +11,7 @@ use super::llama_folder::window_of_files;
 use super::rope_scaling::{longrope_magnitude, rounded, yarn_divisors, yarn_magnitude};
 use crate::error::{Error, Result};
 use crate::format::Value;
-use crate::format::gguf::Metadata;
+use crate::format::gguf::{ARCHITECTURE_KEY, Metadata};
 
 /// The gate's activation by the architecture of a GGUF file with ternary weights: llama.cpp computes all of "bitnet" with
 /// SiLU, as the first such models had it; bitnet.cpp gave those with a squared ReLU other names.
@@ -46,7 +46,7 @@ pub(super) struct OfTensors {
 ///
 /// [`Error::Value`] when it is of another model, lacks something, or asks for what this engine does not do.
 pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Result<LlamaConfig> {
-    let kind = metadata.plain("general.architecture").unwrap_or(Value::None);
+    let kind = metadata.plain(ARCHITECTURE_KEY).unwrap_or(Value::None);
     let architecture = kind.as_text().unwrap_or_default();
     let prefix = format!("{architecture}.");
     let given = Given::of_metadata(metadata, prefix.clone());
@@ -58,7 +58,7 @@ pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Re
                 names.push(name);
             }
         }
-        let problem = format!("general.architecture is {}", kind.shown());
+        let problem = format!("{ARCHITECTURE_KEY} is {}", kind.shown());
         return Err(Error::value(format!("{problem}; this program runs {}", names.join(", "))));
     };
     check_keys(metadata, &given, family)?;

@@ -22,6 +22,7 @@ use super::llama_folder::config_from_folder;
 use super::llama_gguf::{OfTensors, config_from_gguf, is_bitnet};
 use super::tensor_names::{cut_rows, is_redundant, own_names};
 use crate::error::{Error, Result};
+use crate::format::gguf::ARCHITECTURE_KEY;
 use crate::format::ternary::TernaryMatrix;
 use crate::format::value::quoted;
 use crate::format::{Gguf, SafetensorsFolder, StoredTensor, Value, read_json};
@@ -173,7 +174,7 @@ type Found = BTreeMap<String, Vec<StoredTensor>>;
 
 fn open_gguf(path: &Path) -> Result<StoredModel> {
     let file = Gguf::open(path)?;
-    let architecture = file.metadata().plain("general.architecture").unwrap_or(Value::None);
+    let architecture = file.metadata().plain(ARCHITECTURE_KEY).unwrap_or(Value::None);
     let bitnet = is_bitnet(architecture.as_text().unwrap_or_default());
     let has = |name: &str| file.entry(name).is_some();
     let table = |name: &str| has(name).then(|| file.tensor(name)?.f32()).transpose();

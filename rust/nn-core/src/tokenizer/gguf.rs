@@ -13,6 +13,7 @@ use super::text::{self, TextTokenizer};
 use super::{Tokenizer, id};
 use crate::error::{Error, Result};
 use crate::format::Value;
+use crate::format::gguf::ARCHITECTURE_KEY;
 use crate::format::limits::COUNT;
 use crate::format::value::quoted;
 
@@ -122,7 +123,7 @@ impl<'a> Given<'a> {
     /// How byte-level BPE cuts text.
     pub(super) fn cut(&self) -> Result<&'static Cut> {
         // The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
-        let unnamed = match self.value("general.architecture") {
+        let unnamed = match self.value(ARCHITECTURE_KEY) {
             Some(MetadataValue::Text("bitnet-25" | "bitnet-b1.58")) => "llama-bpe",
             _ => "",
         };

@@ -11,6 +11,8 @@ use crate::tokenizer::gguf as tokenizer;
 
 pub(super) const DEFAULT_ALIGNMENT: usize = 32;
 const ALIGNMENT_KEY: &str = "general.alignment";
+/// The name of a file's model, with which the keys of what is said of that model begin.
+pub(crate) const ARCHITECTURE_KEY: &str = "general.architecture";
 
 /// Elements of an array that a message could show.
 const SHOWN_ELEMENTS: usize = 64;
