@@ -1,4 +1,4 @@
-//! The MoE transformer: embedding, blocks, norm, language-model head; training, evaluation, prefill and decode.
+//! The MoE transformer: embedding, blocks, norm, language-model head; how one is made, and evaluation.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -17,10 +17,7 @@ use super::partitioned::PartitionedGradients;
 use super::precision::Precision;
 use super::views::Views;
 use crate::error::{Error, Result};
-use crate::layer::{
-    AllRows, BlockKept, Embedding, ExpertParallel, ExpertUse, KVCache, Linear, RMSNorm, RopeTables, Rotation,
-    TransformerBlock,
-};
+use crate::layer::{AllRows, Embedding, ExpertParallel, Linear, RMSNorm, RopeTables, Rotation, TransformerBlock};
 use crate::train::Rank;
 
 /// A target that counts for nothing.
@@ -30,11 +27,6 @@ pub const IGNORE_INDEX: i32 = -100;
 /// over tokens are cut here, so the number is part of the promise that every language computes the same bits.
 const LOGITS_PER_CHUNK: usize = 1 << 21;
 const MIN_CHUNK_ROWS: usize = 256;
-
-/// A longer prompt runs through the model in parts of so many tokens, so that its activations take no more memory than
-/// theirs. Tokens in its last part may so share an expert with fewer others, which shows in the last bits of products:
-/// the number, too, is part of that promise.
-const PREFILL_PART: usize = 6144;
 
 impl MoEConfig {
     /// Tokens whose logits are there at once.
@@ -51,10 +43,10 @@ impl MoEConfig {
 /// (Micikevicius et al. 2018, section 3)
 #[derive(Debug)]
 pub struct MoETransformer {
-    ctx: Context,
+    pub(super) ctx: Context,
     pub(super) config: MoEConfig,
-    layout: Arc<ParameterLayout>,
-    precision: Precision,
+    pub(super) layout: Arc<ParameterLayout>,
+    pub(super) precision: Precision,
     pub(super) parameters: ParameterArena,
     /// All of them, where `parameters` are a part, as they were when the ranks last gathered them.
     pub(super) gathered: Option<ParameterArena>,
@@ -67,16 +59,16 @@ pub struct MoETransformer {
     pub(super) experts: Option<Arc<ExpertParallel>>,
     /// The ranks of a job that have the rest, where this one holds a part.
     pub(super) job: Option<Comm>,
-    rope: RopeTables,
+    pub(super) rope: RopeTables,
     /// The token that ends a document, where documents do not see one another.
     separator: Option<i32>,
     /// For sequences beyond `context`.
-    stretched: OnceLock<RopeTables>,
-    embedding: Embedding,
+    pub(super) stretched: OnceLock<RopeTables>,
+    pub(super) embedding: Embedding,
     pub(super) blocks: Vec<TransformerBlock>,
-    norm: RMSNorm,
-    head: Linear,
-    beside: Option<Beside>,
+    pub(super) norm: RMSNorm,
+    pub(super) head: Linear,
+    pub(super) beside: Option<Beside>,
 }
 
 /// Of a model with an adapter that is trained beside weights that stay as they are stored.
@@ -95,28 +87,6 @@ pub(super) struct StoredParts {
     pub(super) norm: RMSNorm,
     pub(super) head: Linear,
     pub(super) beside: Beside,
-}
-
-/// What a call of `forward_backward` reads, and where its results go.
-#[derive(Debug)]
-pub struct Gradients<'a> {
-    /// i32 `[batch, length]`.
-    pub ids: &'a Tensor,
-    /// i32 `[batch, length]`; `IGNORE_INDEX` counts for nothing.
-    pub targets: &'a Tensor,
-    /// i32 `[batch, length]`, where the sequences are packed documents that do not see one another and each begin at
-    /// position 0: 1 at the last token of each, 0 elsewhere.
-    pub document_ends: Option<&'a Tensor>,
-    /// f32 `[1]`, factor of the sum of the cross-entropies.
-    pub loss_factor: &'a Tensor,
-    /// f32 `[1]`, factor of the load-balancing loss.
-    pub aux_factor: &'a Tensor,
-    /// f32 `[loss_pieces(tokens)]`, takes the sums of the cross-entropies, without their factor.
-    pub losses: &'a Tensor,
-    /// f32 `[1]`, to which the load-balancing loss, without its factor, is added.
-    pub aux: &'a Tensor,
-    /// Whether the gradients are added to those that are there.
-    pub accumulate: bool,
 }
 
 impl MoETransformer {
@@ -353,7 +323,7 @@ impl MoETransformer {
         self.evaluate_documents(ids, targets, None)
     }
 
-    /// The same of packed documents; `ends` as of [`Gradients`].
+    /// The same of packed documents; `ends` as of [`Gradients`](super::Gradients).
     pub fn evaluate_documents(&self, ids: &Tensor, targets: &Tensor, ends: Option<&Tensor>) -> Result<(f64, u64)> {
         let (ids, batch, _) = flat(ids)?;
         let (targets, _, _) = flat(targets)?;
@@ -379,86 +349,6 @@ impl MoETransformer {
         Ok((mean(&sums, None, 1)?, count))
     }
 
-    /// Gradients of loss_factor * (sum of cross-entropies) + aux_factor * (load-balancing loss), into `gradients`. Gives
-    /// how each layer used its experts.
-    pub fn forward_backward(&self, call: &Gradients<'_>) -> Result<Vec<ExpertUse>> {
-        self.forward_backward_with(call, |_| Ok(()))
-    }
-
-    /// The same, which calls `completed` with the number of each of
-    /// [`ParameterLayout::backward_pieces`](super::ParameterLayout::backward_pieces) when its gradients are complete.
-    pub fn forward_backward_with(
-        &self,
-        call: &Gradients<'_>,
-        mut completed: impl FnMut(usize) -> Result<()>,
-    ) -> Result<Vec<ExpertUse>> {
-        let (ids, batch, _) = flat(call.ids)?;
-        let (targets, _, _) = flat(call.targets)?;
-        let beta = if call.accumulate { 1.0 } else { 0.0 };
-        if !call.accumulate {
-            self.clear_gains()?;
-        }
-        let rotation = self.rotation(&ids, batch, call.document_ends)?;
-        let Kept { x, blocks: kept, uses } = self.forward_keeping(&ids, batch, &rotation, call.aux)?;
-        self.label("model.norm")?;
-        let (normed, rstd) = self.norm.forward_keeping(&x)?;
-        self.loss(&normed, &targets, call, beta)?;
-        let tied = self.config.tie_embeddings;
-        let first = usize::from(!tied); // piece of the blocks
-        if !tied {
-            completed(0)?;
-        }
-        self.label("backward of model.norm")?;
-        self.norm.backward(&normed, &x, &rstd, None)?;
-        drop(x);
-        let mut dx = normed;
-        for (number, (block, of_block)) in (first..).zip(self.blocks.iter().zip(kept).rev()) {
-            dx = block.backward(dx, of_block, &rotation, call.aux_factor, beta)?;
-            completed(number)?;
-        }
-        self.label("backward of model.embed_tokens")?;
-        self.embedding.backward(&dx, &ids, call.accumulate || tied)?;
-        completed(first + self.blocks.len())?;
-        completed(first + self.blocks.len() + 1)?; // the vectors' are
-        self.label("")?;
-        Ok(uses)
-    }
-
-    /// The stream of `batch` sequences, ids i32 `[tokens]`, and what their backward needs.
-    fn forward_keeping(&self, ids: &Tensor, batch: usize, rotation: &Rotation, aux: &Tensor) -> Result<Kept> {
-        let capacity = self.config.capacity(ids.len());
-        let mut x = self.embed(ids)?;
-        let (mut blocks, mut uses) = (Vec::with_capacity(self.blocks.len()), Vec::with_capacity(self.blocks.len()));
-        for block in &self.blocks {
-            let (out, experts, of_block) = block.forward_keeping(x, batch, rotation, capacity, aux)?;
-            x = out;
-            uses.extend(experts);
-            blocks.push(of_block);
-        }
-        Ok(Kept { x, blocks, uses })
-    }
-
-    /// Bytes that a forward pass of ids i32 `[batch, length]` keeps for its backward.
-    pub(crate) fn bytes_kept(&self, ids: &Tensor) -> Result<usize> {
-        let (ids, batch, _) = flat(ids)?;
-        let (rotation, aux) = (self.rotation(&ids, batch, None)?, self.ctx.zeros(&[1], DType::F32)?);
-        let before = self.ctx.bytes_used()?;
-        let _kept = self.forward_keeping(&ids, batch, &rotation, &aux)?;
-        Ok(self.ctx.bytes_used()? - before)
-    }
-
-    /// Chooses what `forward_backward` does not keep but computes twice, with the same bits.
-    ///
-    /// Of every `every`-th block (0: of none) all but its input; with `experts`, of the other blocks what the experts'
-    /// products take in and give between, but not of the last `keep` of all, which the gradients come to first.
-    pub fn recompute(&mut self, every: usize, experts: bool, keep: usize) {
-        let again = self.blocks.len().saturating_sub(keep);
-        for (number, block) in (1..).zip(&mut self.blocks) {
-            block.recompute = every > 0 && usize::is_multiple_of(number, every);
-            block.feed_forward.recompute(experts && number <= again);
-        }
-    }
-
     /// From now on the documents of a sequence, each of which ends with the token `separator`, do not see one another in
     /// `forward`, `evaluate` and `forward_backward`, and each begins at position 0. None ends that. `Error::Value` for a
     /// token that is none.
@@ -474,7 +364,7 @@ impl MoETransformer {
 
     /// How `batch` sequences, ids i32 `[batch*length]`, are rotated, and what their tokens see: of packed documents by
     /// their `ends`, where these are given.
-    fn rotation(&self, ids: &Tensor, batch: usize, ends: Option<&Tensor>) -> Result<Rotation> {
+    pub(super) fn rotation(&self, ids: &Tensor, batch: usize, ends: Option<&Tensor>) -> Result<Rotation> {
         match (ends, self.separator) {
             (Some(ends), _) if ends.len() != ids.len() => {
                 Err(Error::value(format!("{} ends of documents for {} ids", ends.len(), ids.len())))
@@ -490,88 +380,14 @@ impl MoETransformer {
         self.chunks(tokens).count()
     }
 
-    /// An empty cache of keys and values for `batch` sequences of up to `capacity` tokens.
-    ///
-    /// With a capacity beyond `context` the base of its rotary embedding grows by `ntk_alpha`. `Error::Value` when the
-    /// model does not reach that far.
-    pub fn cache(&self, batch: usize, capacity: usize) -> Result<KVCache> {
-        self.require_all()?;
-        let config = &self.config;
-        if capacity > config.extended_context {
-            let most = config.extended_context;
-            return Err(Error::value(format!("{capacity} tokens are more than this model takes ({most})")));
-        }
-        let rope = if capacity <= config.context {
-            &self.rope
-        } else {
-            match self.stretched.get() {
-                Some(made) => made,
-                None => {
-                    let made = rope_tables(&self.ctx, config, config.ntk_alpha)?;
-                    self.stretched.get_or_init(|| made)
-                }
-            }
-        };
-        KVCache::new(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision.dtype())
-    }
-
-    /// Runs a prompt into row `row` of a cache, which must be empty, a long one in parts; the logits of its last token
-    /// go to `logits` f32 `[1, vocab]`.
-    pub fn prefill(&self, prompt: &[i32], cache: &mut KVCache, row: usize, logits: &Tensor) -> Result<()> {
-        let used = cache.used(row)?;
-        if used > 0 {
-            return Err(Error::value(format!("sequence {row} has {used} tokens; a prompt needs an empty one")));
-        }
-        if prompt.is_empty() {
-            return Err(Error::value("a prompt must have at least one token; the one that begins a text is enough"));
-        }
-        cache.require_room(prompt.len(), Some(row))?;
-        for part in prompt.chunks(PREFILL_PART) {
-            let ids = self.ctx.tensor(part, &[part.len()])?;
-            let mut x = self.embed(&ids)?;
-            for (layer, block) in self.blocks.iter().enumerate() {
-                x = block.prefill(&x, cache, layer, row)?;
-            }
-            cache.advance(part.len(), Some(row))?;
-            if cache.used(row)? == prompt.len() {
-                self.predict(&x.narrow(0, part.len() - 1, 1)?, logits)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends one token to each sequence of the cache, ids i32 `[batch]`; the logits go to `logits` f32
-    /// `[batch, vocab]`.
-    ///
-    /// All that changes from step to step is on the device, so the calls can be captured and replayed. On the host they
-    /// count one step, the graph's first launch; whoever launches it again counts that (`KVCache::count`).
-    pub fn decode(&self, ids: &Tensor, cache: &mut KVCache, logits: &Tensor) -> Result<()> {
-        cache.require_room(1, None)?;
-        let mut x = self.embed(ids)?;
-        for (layer, block) in self.blocks.iter().enumerate() {
-            x = block.decode(&x, cache, layer)?;
-        }
-        cache.advance(1, None)?;
-        self.predict(&x, logits)
-    }
-
     /// Labels the calls from here on as those of a part of the model; "" ends the label.
-    fn label(&self, part: &str) -> Result<()> {
+    pub(super) fn label(&self, part: &str) -> Result<()> {
         Ok(self.ctx.label(|| part.to_owned())?)
     }
 
-    fn embed(&self, ids: &Tensor) -> Result<Tensor> {
+    pub(super) fn embed(&self, ids: &Tensor) -> Result<Tensor> {
         self.label("model.embed_tokens")?;
         self.embedding.forward(ids)
-    }
-
-    /// The logits of tokens from the stream after the last block.
-    fn predict(&self, x: &Tensor, logits: &Tensor) -> Result<()> {
-        self.label("model.norm")?;
-        let normed = self.norm.forward(x)?;
-        self.label("lm_head")?;
-        self.head.forward_into(&normed, logits)?;
-        self.label("")
     }
 
     /// The normed stream after the last block.
@@ -585,57 +401,20 @@ impl MoETransformer {
         self.norm.forward(&x)
     }
 
-    /// Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.
-    ///
-    /// The logits and their gradient are f32; only where it enters the products is the gradient rounded to 16 bits.
-    fn loss(&self, normed: &Tensor, targets: &Tensor, call: &Gradients<'_>, beta: f32) -> Result<()> {
-        for (piece, Range { start, end }) in self.chunks(normed.len() / self.config.hidden_size).enumerate() {
-            let x = normed.narrow(0, start, end - start)?;
-            let wanted = targets.narrow(0, start, end - start)?;
-            self.label("lm_head")?;
-            let logits = self.head.forward_f32(&x)?;
-            let lse = self.ctx.empty(&[end - start], DType::F32)?;
-            let valid = self.ctx.empty(&[1], DType::I32)?;
-            let sum = call.losses.narrow(0, piece, 1)?;
-            kernels::cross_entropy_forward(&logits, &wanted, None, &lse, &sum, &valid, IGNORE_INDEX)?;
-            self.label("backward of lm_head")?;
-            kernels::cross_entropy_backward(&logits, &wanted, &lse, call.loss_factor, &logits, IGNORE_INDEX)?;
-            let dlogits = if self.precision == Precision::F32 {
-                logits
-            } else {
-                let rounded = self.ctx.empty(logits.shape(), self.precision.dtype())?;
-                kernels::cast(&logits, &rounded)?;
-                rounded
-            };
-            self.head.backward(&dlogits, &x, &x, if piece == 0 { beta } else { 1.0 })?;
-        }
-        Ok(())
-    }
-
-    /// Sets to zero the gradients to which layers add from the beginning.
-    fn clear_gains(&self) -> Result<()> {
-        if let Some(beside) = &self.beside {
-            return Ok(kernels::zero_grad(&beside.unwanted)?); // or they would add up until they are not finite
-        }
-        let gains = self.layout.num_decayed();
-        let rest = self.layout.size() - gains;
-        Ok(kernels::zero_grad(&self.gradients()?.data().narrow(0, gains, rest)?)?)
-    }
-
-    fn chunks(&self, tokens: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub(super) fn chunks(&self, tokens: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let rows = self.config.logits_rows();
         (0..tokens).step_by(rows).map(move |start| start..tokens.min(start + rows))
     }
 }
 
 /// Tables of the rotary embedding, with an NTK-aware factor of its base, 1 for none.
-fn rope_tables(ctx: &Context, config: &MoEConfig, ntk_alpha: f64) -> Result<RopeTables> {
+pub(super) fn rope_tables(ctx: &Context, config: &MoEConfig, ntk_alpha: f64) -> Result<RopeTables> {
     let options = RopeOptions { base: config.rope_base, ntk_alpha, scale: 1.0 };
     RopeTables::scaled(ctx, config.head_dim, options, &config.rope_divisors(), (1.0, config.head_dim))
 }
 
 /// ids `[batch, length]` as `[batch * length]`, and the two sizes.
-fn flat(ids: &Tensor) -> Result<(Tensor, usize, usize)> {
+pub(super) fn flat(ids: &Tensor) -> Result<(Tensor, usize, usize)> {
     let [batch, length] = *ids.shape() else {
         return Err(Error::value(format!("ids have shape {:?}; they must be [batch, length]", ids.shape())));
     };
@@ -643,12 +422,4 @@ fn flat(ids: &Tensor) -> Result<(Tensor, usize, usize)> {
         return Err(Error::value(format!("ids have shape {:?}; they must hold at least one token", ids.shape())));
     }
     Ok((ids.view(&[batch * length])?, batch, length))
-}
-
-/// What a forward pass leaves for its backward.
-struct Kept {
-    /// The stream after the last block.
-    x: Tensor,
-    blocks: Vec<BlockKept>,
-    uses: Vec<ExpertUse>,
 }
