@@ -16,7 +16,7 @@ import numpy as np
 from ..device import Context
 from ..formats.atomic import write_folder
 from ..formats.block_formats import FORMATS, TERNARY_FORMATS, StoredTensor
-from ..formats.errors import FormatError
+from ..formats.errors import FormatError, told_of
 from ..formats.gguf_writer import NewTensor, write_gguf
 from ..formats.json_values import read_json
 from ..formats.mapped import release
@@ -27,9 +27,10 @@ from ..models.bitnet import OUR_METHOD, TABLES
 from ..models.gguf_names import gguf_name
 from ..models.llama import LlamaConfig, is_plain
 from ..models.stored import StoredModel
+from ..models.transformer import check_finite
 from ..tokenizer.carried import tokenizer_files
 from ..tokenizer.to_folder import write_gguf_tokenizer
-from .quantize import check_finite, file_metadata, pieces, stored_bytes
+from .quantize import file_metadata, pieces, stored_bytes
 from .ternary import packed_rows, tern2_bytes, ternary_bytes
 
 #: What `convert_model` writes: folders, of Hugging Face with codes as numbers, the same packed, of this library; and
@@ -177,8 +178,7 @@ def _copy(
         writer.write(theirs, _vector(model, stored, format_name))
         progress(stored.elements)
         return
-    for piece in pieces(stored, model.config):
-        check_finite(model.path, stored, piece)
+    for piece in pieces(model, stored):
         writer.write(theirs, stored_bytes(ctx, model.path, stored, piece, format_name))
         progress(piece.size)
     release(stored.data)
@@ -186,7 +186,8 @@ def _copy(
 
 def _vector(model: StoredModel, stored: StoredTensor, format_name: str) -> np.ndarray:
     """The bytes of a norm in another dtype."""
-    check_finite(model.path, stored, stored.numbers())
+    with told_of(model.path):
+        check_finite(stored.name, stored.numbers())
     with np.errstate(over="ignore"):
         values = stored.f32().astype(FORMATS[format_name].numpy)
     if not np.isfinite(values.astype(np.float32)).all():

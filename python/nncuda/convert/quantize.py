@@ -16,7 +16,7 @@ import numpy as np
 from .. import kernels
 from ..device import Context
 from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryFormat
-from ..formats.errors import FormatError
+from ..formats.errors import FormatError, told_of
 from ..formats.gguf import ALIGNMENT_KEY
 from ..formats.gguf_writer import NewTensor, write_gguf
 from ..models.families import CAPS, FAMILIES, SCALES
@@ -25,6 +25,7 @@ from ..models.llama import LlamaConfig, is_norm, is_plain
 from ..models.llama_gguf import BITNET_ARCHITECTURES
 from ..models.rope_scaling import yarn_divisors, yarn_magnitude
 from ..models.stored import StoredModel
+from ..models.transformer import check_finite
 from ..tokenizer.to_gguf import tokenizer_metadata
 
 _HEAD = "lm_head.weight"
@@ -182,8 +183,7 @@ def quantize_model(
                     if progress is not None:
                         progress(part.elements)
                     continue
-                for piece in pieces(part, config):
-                    check_finite(model.path, part, piece)
+                for piece in pieces(model, part):
                     if config.norms_less_one and is_norm(name):
                         piece = piece.astype(np.float32) + np.float32(1)
                     if turns and _is_rotated(name):
@@ -237,12 +237,17 @@ def file_metadata(model: StoredModel, layout: BlockFormat | TernaryFormat) -> di
     return values
 
 
-def pieces(stored: StoredTensor, config: LlamaConfig) -> Iterator[np.ndarray]:
-    """The numbers of a tensor as [rows, columns], so many whole heads of rows at a time; a vector in one column."""
+def pieces(model: StoredModel, stored: StoredTensor) -> Iterator[np.ndarray]:
+    """The numbers of a tensor as [rows, columns], so many whole heads of rows at a time; a vector in one column.
+    FormatError for one that is not finite, which cannot be rounded."""
     numbers = stored.numbers().reshape(-1, stored.columns if len(stored.shape) > 1 else 1)
-    heads = max(1, _PIECE_BYTES // (numbers.itemsize * numbers.shape[1] * config.head_dim))
-    for first in range(0, len(numbers), heads * config.head_dim):
-        yield numbers[first : first + heads * config.head_dim]
+    head_dim = model.config.head_dim
+    heads = max(1, _PIECE_BYTES // (numbers.itemsize * numbers.shape[1] * head_dim))
+    for first in range(0, len(numbers), heads * head_dim):
+        piece = numbers[first : first + heads * head_dim]
+        with told_of(model.path):
+            check_finite(stored.name, piece if len(stored.shape) > 1 else piece[:, 0], first)
+        yield piece
 
 
 def _is_rotated(name: str) -> bool:
@@ -255,22 +260,6 @@ def _interleaved(rows: np.ndarray, head_dim: int) -> np.ndarray:
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 
 
-# By dtype: that of the bits, and the bits of the exponent, which are all set in what is not finite.
-_EXPONENTS = {"<f4": ("<u4", 0x7F800000), "<f2": ("<u2", 0x7C00), "bfloat16": ("<u2", 0x7F80)}
-
-
-def _finite(numbers: np.ndarray) -> bool:
-    kind = "bfloat16" if numbers.dtype.name == "bfloat16" else numbers.dtype.str
-    bits, mask = _EXPONENTS[kind]
-    return not ((numbers.view(bits) & mask) == mask).any()
-
-
-def check_finite(path: Path, stored: StoredTensor, piece: np.ndarray) -> None:
-    """FormatError for a piece of a tensor with a value that is not finite."""
-    if not _finite(piece):
-        raise FormatError(path, f"tensor {stored.name} has values that are not finite; they cannot be rounded")
-
-
 def stored_bytes(ctx: Context, path: Path, stored: StoredTensor, piece: np.ndarray, format_name: str) -> np.ndarray:
     """The bytes of a piece in another format, u8 in one dimension."""
     target = FORMATS[format_name]
@@ -281,6 +270,6 @@ def stored_bytes(ctx: Context, path: Path, stored: StoredTensor, piece: np.ndarr
     rounded = kernels.quantize(
         ctx.tensor(np.ascontiguousarray(piece)), format=target.code, row_bytes=target.row_bytes(piece.shape[1])
     ).numpy()
-    if target.numpy is not None and not _finite(rounded.view(target.numpy)):
+    if target.numpy is not None and not np.isfinite(rounded.view(target.numpy)).all():
         raise FormatError(path, f"tensor {stored.name} has values that {format_name} cannot hold")
     return rounded.reshape(-1)
