@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -242,6 +243,10 @@ func (g ggufTokens) pieceModel(tokens []string, kinds []int64, kind int, ends en
 		return nil, err
 	}
 	model := modelFile{kind: kind}
+	known := make(map[string]bool, len(tokens))
+	for _, token := range tokens {
+		known[token] = true
+	}
 	spelled := make(map[byte]bool)
 	unknown := -1
 	for id, token := range tokens {
@@ -261,6 +266,11 @@ func (g ggufTokens) pieceModel(tokens []string, kinds []int64, kind int, ends en
 				return nil, fmt.Errorf("has %d unknown tokens; there must be one", count(kinds, unknownPiece))
 			}
 			unknown = id
+		case userDefinedPiece:
+			// Files have it as it is in a text; in SentencePiece's it is looked for where spaces are ▁ already.
+			if named := strings.ReplaceAll(token, " ", spaceSymbol); !known[named] {
+				token = named
+			}
 		}
 		model.pieces = append(model.pieces, piece{token, float32(score), int(kinds[id])})
 	}

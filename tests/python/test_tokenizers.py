@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nncuda.tokenizer.cuts import CUTS
 from nncuda.tokenizer.folder import tokenizer_from_folder
 from nncuda.tokenizer.gguf import tokenizer_from_gguf
 from nncuda.tokenizer.json_tokenizer import JsonTokenizer
-from nncuda.tokenizer.sentencepiece_model import PieceModel
+from nncuda.tokenizer.sentencepiece_model import USER_DEFINED, PieceModel
 from nncuda.tokenizer.to_gguf import tokenizer_metadata
 from nncuda.tokenizer.tokenizer import TextTokenizer
 
@@ -170,6 +171,41 @@ def test_sentencepiece_in_the_form_of_merges(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(FormatError, match="unknown token '', which is none of its tokens"):
         tokenizer_metadata(tmp_path, len(names))
+
+
+def test_added_tokens_are_of_the_kind_that_a_folder_says(model: bytes, tmp_path: Path) -> None:
+    """What tokenizer.json says of a piece that tokenizer.model has counts, as in the folder; a control token is text
+    unless it is asked for, a user-defined one never is."""
+    pieces = PieceModel.from_bytes(model)
+    names, kinds = [*pieces.pieces[:498], "▁▁", "<turn>"], [*pieces.kinds[:498], USER_DEFINED, USER_DEFINED]
+    (tmp_path / "tokenizer.model").write_bytes(replace(pieces, pieces=names, kinds=kinds).to_bytes())
+    library = LibraryTokenizer(models.BPE({name: token for token, name in enumerate(names)}, [], unk_token="<unk>"))
+    library.add_special_tokens(["<unk>", "<turn>"])
+    library.add_tokens(["▁▁", "<|tool|>"])
+    library.add_special_tokens(["<|x|>"])
+    library.save(str(tmp_path / "tokenizer.json"))
+    metadata = tokenizer_metadata(tmp_path, 502)
+    assert metadata["tokenizer.ggml.token_type"][498:].tolist() == [4, 3, 4, 3]
+    assert metadata["tokenizer.ggml.unknown_token_id"] == names.index("<unk>")
+    assert metadata["tokenizer.ggml.tokens"][498:] == ["  ", "<turn>", "<|tool|>", "<|x|>"]  # as in a text
+    tokenizer = through_a_file(tmp_path, metadata)
+    assert tokenizer is not None
+    for text, usual, special in (
+        ("a  b", {498}, {498}),
+        ("<turn><|x|>", set(), {499, 501}),
+        ("<|tool|>", {500}, {500}),
+    ):
+        for asked, found in ((False, usual), (True, special)):
+            assert {token for token in tokenizer.encode(text, special=asked) if token >= 498} == found
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    whole = PieceModel.from_bytes((tmp_path / "tokenizer.model").read_bytes())
+    fewer = replace(whole, pieces=names[:498], scores=whole.scores[:498], kinds=kinds[:498])
+    (tmp_path / "tokenizer.model").write_bytes(fewer.to_bytes())
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["added_tokens"] = content["added_tokens"][-1:]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="has tokens whose ids leave gaps"):
+        tokenizer_metadata(tmp_path, 510)
 
 
 @pytest.mark.parametrize(("name", "said"), [("default", "'default'"), ("", "missing")])

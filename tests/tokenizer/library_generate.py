@@ -33,6 +33,7 @@ METADATA = {
     "gguf_digits": ("digits", 0),
     "gguf_o200k": ("o200k", 2),
     "gguf_llama2": ("llama2", 0),
+    "gguf_gemma": ("gemma", 0),
     "gguf_llama_bpe": ("llama_bpe.model", 4),
     "gguf_own_unigram": ("own_unigram.model", 0),
 }

@@ -20,6 +20,9 @@ from .cuts import Cut, cut_named
 from .sentencepiece_model import BPE, BYTE, CONTROL, UNIGRAM, UNKNOWN, USER_DEFINED, PieceModel
 from .tokenizer import TextTokenizer, Tokenizer
 
+#: What a space is in the pieces of SentencePiece.
+SPACE = "▁"
+
 BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 #: Control tokens that end an answer wherever they are, since many files name only one end.
@@ -164,13 +167,24 @@ class _Metadata:
                 self.source,
                 f"tokenizer.ggml.unknown_token_id is {shown(named)}, but the unknown token is {int(unknown[0])}",
             )
-        if len(set(tokens)) != len(tokens):
-            raise FormatError(self.source, f"has duplicate tokens ({len(tokens) - len(set(tokens))})")
+        known = set(tokens)
+        if len(known) != len(tokens):
+            raise FormatError(self.source, f"has duplicate tokens ({len(tokens) - len(known)})")
         return PieceModel(
-            tokens,
+            [
+                _as_piece(token, known) if kind == USER_DEFINED else token
+                for token, kind in zip(tokens, kinds, strict=True)
+            ],
             [float(score) for score in scores],
             kinds.tolist(),
             model_type,
             self.get("tokenizer.ggml.add_space_prefix", bool, True),
             self.get("tokenizer.ggml.remove_extra_whitespaces", bool, False),
         )
+
+
+def _as_piece(token: str, known: set[str]) -> str:
+    """A user-defined token, which a file has as it is in a text, as SentencePiece has it, which looks for it where a
+    space is ▁ already."""
+    piece = token.replace(" ", SPACE)
+    return token if piece in known else piece

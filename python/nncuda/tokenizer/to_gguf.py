@@ -15,7 +15,7 @@ from ..formats.regular import present, read_regular
 from .chat_template import template_from_folder
 from .cuts import COMPLETE, CUTS, DIGIT
 from .folder import optional_json, token_name, tokenizer_from_folder
-from .gguf import BYTE_PIECE
+from .gguf import BYTE_PIECE, SPACE
 from .sentencepiece_model import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, PieceModel
 from .tokenizer import Tokenizer
 
@@ -38,6 +38,10 @@ def tokenizer_metadata(folder: Path, vocab_size: int) -> dict[str, Any]:
     values["tokenizer.ggml.tokens"] = tokens
     values["tokenizer.ggml.token_type"] = np.array([*kinds, *[UNUSED] * missing], np.int32)
     if "tokenizer.ggml.scores" in values:
+        # Other programs look for a user-defined token in the text as it is, where spaces are not ▁ yet.
+        for token, kind in enumerate(kinds):
+            if kind == USER_DEFINED:
+                tokens[token] = tokens[token].replace(SPACE, " ")
         scores = values["tokenizer.ggml.scores"]
         values["tokenizer.ggml.scores"] = np.pad(scores, (0, vocab_size - len(scores))).astype(np.float32)
     if tokenizer.begin_id >= 0:
@@ -75,10 +79,14 @@ def _sentencepiece(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
     tokenizer_json = folder / "tokenizer.json"
     whole = read_json(tokenizer_json, TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS) if present(tokenizer_json) else {}
     added = whole.get("added_tokens", [])
-    for token, name, special in _added(tokenizer_json, added):
+    for token, name, kind in _added(tokenizer_json, added):
+        if token > len(tokens):
+            raise FormatError(tokenizer_json, "has tokens whose ids leave gaps")
         if token == len(tokens):
             tokens.append(name)
-            kinds.append(CONTROL if special else USER_DEFINED)
+            kinds.append(kind)
+        elif kinds[token] not in (UNKNOWN, BYTE):
+            tokens[token], kinds[token] = name, kind
     scores = np.zeros(len(tokens), np.float32)
     scores[: len(model.scores)] = model.scores
     values: dict[str, Any] = {
@@ -107,8 +115,8 @@ def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
     cut = _cut(path, steps, _steps(content.get("normalizer"), "normalizers"), bool(model.get("ignore_merges", False)))
     names = {token: name for name, token in vocabulary.items()}
     kinds = dict.fromkeys(names, NORMAL)
-    for token, name, special in _added(path, content.get("added_tokens", [])):
-        names[token], kinds[token] = name, CONTROL if special else USER_DEFINED
+    for token, name, kind in _added(path, content.get("added_tokens", [])):
+        names[token], kinds[token] = name, kind
     if sorted(names) != list(range(len(names))):
         raise FormatError(path, "has tokens whose ids leave gaps")
     merges = [" ".join(merge) for merge in _merges(model)]
@@ -128,8 +136,8 @@ def _from_merges(
     """A BPE model of SentencePiece in the form that transformers gives it: merges in their order instead of scores."""
     names = {token: name for name, token in vocabulary.items()}
     kinds = {token: BYTE if BYTE_PIECE.fullmatch(name) else NORMAL for token, name in names.items()}
-    for token, name, special in _added(path, content.get("added_tokens", [])):
-        names[token], kinds[token] = name, CONTROL if special else USER_DEFINED
+    for token, name, kind in _added(path, content.get("added_tokens", [])):
+        names[token], kinds[token] = name, kind
     unknown = model.get("unk_token") or token_name(optional_json(path.with_name("tokenizer_config.json")), "unk_token")
     if unknown not in vocabulary:
         raise FormatError(
@@ -209,11 +217,12 @@ def _expressions(steps: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _added(path: Path, entries: Any) -> list[tuple[int, str, bool]]:
-    """Ids, names and whether they are control tokens, by id."""
+def _added(path: Path, entries: Any) -> list[tuple[int, str, int]]:
+    """Ids, names and kinds of the tokens that no merging makes, by id. For the rest that a file says of them, such as
+    that one takes the spaces around it, GGUF files have no words."""
     added = []
     for entry in entries if isinstance(entries, list) else [entries]:
         if not isinstance(entry, Mapping) or type(entry.get("id")) is not int or type(entry.get("content")) is not str:
             raise FormatError(path, f"added_tokens has {shown(entry)}; each must be an object with id and content")
-        added.append((entry["id"], entry["content"], bool(entry.get("special"))))
+        added.append((entry["id"], entry["content"], CONTROL if entry.get("special") else USER_DEFINED))
     return sorted(added)

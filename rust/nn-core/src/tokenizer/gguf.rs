@@ -10,7 +10,7 @@ use std::path::Path;
 use super::json::{ByteLevelParts, Cut, byte_level_bpe, cut_named};
 use super::model_file::{Kind, ModelFile, ModelType, Piece, byte_of};
 use super::text::{self, TextTokenizer};
-use super::{Tokenizer, id};
+use super::{SPACE, Tokenizer, id};
 use crate::error::{Error, Result};
 use crate::format::Value;
 use crate::format::gguf::ARCHITECTURE_KEY;
@@ -236,10 +236,12 @@ impl<'a> Given<'a> {
         }
         let byte_fallback = self.check_bytes(tokens, kinds)?;
         self.check_unknown(kinds)?;
-        let distinct = tokens.iter().collect::<HashSet<_>>().len();
-        if distinct != tokens.len() {
-            return Err(self.wrong(format!("has duplicate tokens ({})", tokens.len() - distinct)));
+        let known: HashSet<&str> = tokens.iter().copied().collect();
+        if known.len() != tokens.len() {
+            return Err(self.wrong(format!("has duplicate tokens ({})", tokens.len() - known.len())));
         }
+        // Files have a user-defined token as it is in a text; SentencePiece looks for it where spaces are ▁ already.
+        let as_piece = |token: &str| Some(token.replace(' ', SPACE)).filter(|piece| !known.contains(piece.as_str()));
         let pieces = tokens.iter().zip(kinds).zip(scores).map(|((&text, &kind), score)| {
             let kind = match kind {
                 UNKNOWN => Kind::Unknown,
@@ -249,7 +251,8 @@ impl<'a> Given<'a> {
                 BYTE => Kind::Byte(byte_of(text).unwrap_or_default()), // all were checked
                 _ => Kind::Normal,
             };
-            Piece { text: text.to_owned(), score, kind }
+            let piece = if kind == Kind::UserDefined { as_piece(text) } else { None };
+            Piece { text: piece.unwrap_or_else(|| text.to_owned()), score, kind }
         });
         let mut file = ModelFile::empty();
         file.pieces = pieces.collect();
