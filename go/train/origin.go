@@ -38,8 +38,8 @@ type Origin struct {
 	base          *stored.FrozenBase // beside which an adapter is trained, in place of the rest; or nil
 	tokens        *tokenizer.Carried
 	moments       *safetensors.File // nil without the optimizer's state
-	weightsSHA256 string
-	momentsSHA256 string // "" without
+	weightsSHA256 string            // "" until the weights are read
+	momentsSHA256 string            // "" without
 }
 
 // originWeights are the weights that a run begins with, wherever they lie.
@@ -52,6 +52,23 @@ type originWeights interface {
 // OpenOrigin opens a folder or file. With `optimizer` the moments, the step and, in f16, the loss scale go on as the
 // checkpoint has them.
 func OpenOrigin(path string, optimizer bool) (*Origin, error) {
+	origin, err := openOrigin(path, optimizer)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = origin.sha256(); err == nil {
+		err = origin.readMoments()
+	}
+	if err != nil {
+		return nil, errors.Join(err, origin.Close())
+	}
+	return origin, nil
+}
+
+// DescribedOrigin opens a folder or file as OpenOrigin does; its weights are read no sooner than a run begins there.
+func DescribedOrigin(path string) (*Origin, error) { return openOrigin(path, false) }
+
+func openOrigin(path string, optimizer bool) (*Origin, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		return openOriginFile(path, optimizer)
 	}
@@ -67,7 +84,7 @@ func OpenOrigin(path string, optimizer bool) (*Origin, error) {
 		Config: checkpoint.Config, path: checkpoint.Folder, window: checkpoint.window, source: checkpoint,
 		weights: checkpoint.weights, checkpoint: checkpoint,
 	}
-	if err := origin.read(optimizer); err != nil {
+	if err := origin.open(optimizer); err != nil {
 		return nil, errors.Join(err, origin.Close())
 	}
 	return origin, nil
@@ -88,9 +105,6 @@ func openOriginFile(path string, optimizer bool) (*Origin, error) {
 	if origin.tokens, err = file.Tokenizer(); err != nil { // of a kind that this program does not have, as a rule
 		origin.tokens, origin.Notice = tokenizer.CarryNone(), fmt.Sprintf("the tokenizer does not come along: %v", err)
 	}
-	if origin.weightsSHA256, err = origin.digestOfFinite(); err != nil {
-		return nil, errors.Join(formats.Wrap(path, err), origin.Close())
-	}
 	return origin, nil
 }
 
@@ -106,7 +120,8 @@ func (o *Origin) Close() error {
 	return err
 }
 
-func (o *Origin) read(optimizer bool) (err error) {
+// open opens what lies beside the weights of a checkpoint.
+func (o *Origin) open(optimizer bool) (err error) {
 	if o.tokens, err = tokenizer.Carry(o.path); err != nil {
 		return err
 	}
@@ -114,13 +129,13 @@ func (o *Origin) read(optimizer bool) (err error) {
 		return o.checkpoint.untrainable()
 	}
 	if optimizer {
-		if o.moments, err = o.checkpoint.openMoments(); err != nil {
-			return err
-		}
+		o.moments, err = o.checkpoint.openMoments()
 	}
-	if o.weightsSHA256, err = o.digestOfFinite(); err != nil {
-		return formats.Wrap(o.path, err)
-	}
+	return err
+}
+
+// readMoments refuses moments that are not finite numbers.
+func (o *Origin) readMoments() (err error) {
 	if o.moments == nil {
 		return nil
 	}
@@ -140,6 +155,16 @@ func (o *Origin) read(optimizer bool) (err error) {
 	}
 	o.momentsSHA256, err = digestOfFile(path)
 	return err
+}
+
+// sha256 is that of the weights, all of which it reads the first time.
+func (o *Origin) sha256() (string, error) {
+	if o.weightsSHA256 != "" {
+		return o.weightsSHA256, nil
+	}
+	made, err := o.digestOfFinite()
+	o.weightsSHA256 = made
+	return made, formats.Wrap(o.path, err)
 }
 
 // digestOfFinite is the SHA-256 of the parameters' stored bytes, in the order of the layout. It is an error where one is
@@ -277,7 +302,10 @@ func (o *Origin) trainer(ctx *cuda.Context, config model.Config, train Config, m
 		return nil, errors.Join(err, made.Close())
 	}
 	if comm := trainer.replicas.comm; comm != nil {
-		err = comm.Agree("initial weights", o.weightsSHA256+" "+o.momentsSHA256)
+		var weights string
+		if weights, err = o.sha256(); err == nil {
+			err = comm.Agree("initial weights", weights+" "+o.momentsSHA256)
+		}
 	}
 	if err == nil && o.moments != nil {
 		if err = trainer.Moments.load(o.moments); err == nil {
@@ -301,7 +329,11 @@ func (o *Origin) record() (*formats.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	record := formats.NewObject("folder", folder, "weights_sha256", o.weightsSHA256, "optimizer_sha256", nil)
+	weights, err := o.sha256()
+	if err != nil {
+		return nil, err
+	}
+	record := formats.NewObject("folder", folder, "weights_sha256", weights, "optimizer_sha256", nil)
 	if o.momentsSHA256 != "" {
 		record.Set("optimizer_sha256", o.momentsSHA256)
 	}

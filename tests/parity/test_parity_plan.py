@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import differences
 import languages
+import numpy as np
 import pytest
 from conftest import find
 from runs import Workshop
+
+from nncuda.formats import SafetensorsFile
+from nncuda.formats.safetensors import write_safetensors
+from nncuda.train import list_checkpoints
 
 SMALL = "--preset small --threads 2 --available 300MiB"
 PLANS = {
@@ -77,7 +83,32 @@ REFUSALS = {
 @pytest.mark.case("plan --json of training and of generation")
 @pytest.mark.parametrize("name", PLANS)
 def test_plan(language: languages.Language, name: str) -> None:
-    arguments = ["plan", "--json", *PLANS[name].split()]
+    require_same(language, *PLANS[name].split())
+
+
+@pytest.mark.case("plan --json of a run that begins with a model")
+@pytest.mark.parametrize("more", ["--batch-size 4 --precision bf16", "--inference --context 24"])
+def test_plan_from_a_model(workshop: Workshop, language: languages.Language, more: str, tmp_path: Path) -> None:
+    """Whose description alone is read: this one has no weight that is a number."""
+    source, folder = list_checkpoints(workshop.reference("small") / "checkpoints")[-1], tmp_path / "folder"
+    folder.mkdir()
+    (folder / "config.json").write_bytes((source / "config.json").read_bytes())
+    tensors = {
+        name: np.full_like(array, np.nan) for name, array in SafetensorsFile(source / "model.safetensors").items()
+    }
+    write_safetensors(folder / "model.safetensors", tensors)
+    line = ["--from", folder, "--threads", 2, "--available", "300MiB", "--sequence-length", 16, *more.split()]
+    planned = require_same(language, *line)
+    assert planned["parameters"]["total"] == sum(array.size for array in tensors.values()) and planned["fits"]
+    said = language.run("plan", *line, "--preset", "small", code=2).stderr
+    assert "--from gives the sizes of the model; leave out --preset" in said
+    said = language.run("plan", *line, "--num-layers", 9, code=3).stderr
+    assert f"num_layers is 9, but the model of {folder} has " in said
+
+
+def require_same(language: languages.Language, *flags: object) -> dict[str, Any]:
+    """The plan of a language, which must be Python's."""
+    arguments = ["plan", "--json", *flags]
     own, python = (json.loads(one.run(*arguments).stdout) for one in (language, find("python")))
     for found in (own, python):  # what a language's own program needs, which frees memory at its own times
         found["sizes"] = [found.pop("peak"), found.pop("held"), *(way.pop("bytes") for way in found["ways"])]
@@ -88,6 +119,7 @@ def test_plan(language: languages.Language, name: str) -> None:
             del found["bytes"][kind]
     assert own.pop("sizes") == pytest.approx(python.pop("sizes"), rel=0.02)
     assert not (difference := differences.of_values("plan", python, own)), difference
+    return own
 
 
 @pytest.mark.case("refusals: plans of what cannot be")

@@ -206,6 +206,7 @@ def test_files_are_refused(ctx: nncuda.Context, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(FormatError, match=r"model.layers.1.self_attn.o_proj.weight is not finite, first at \[0, 2\]"):
         Origin(path)
+    assert Origin(path, read=False).config.num_layers == DENSE.num_layers
 
 
 def stored_in_folder(ctx: nncuda.Context, tmp_path: Path) -> StoredModel:

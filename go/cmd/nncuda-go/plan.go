@@ -49,6 +49,7 @@ func (v *sizeValue) Set(text string) error {
 // planFlags are the flags of `plan` beside those of the options.
 type planFlags struct {
 	config, preset, data string
+	from                 string
 	inference, asJSON    bool
 	prompt               int
 	device               deviceFlags
@@ -82,6 +83,9 @@ Options are those of "nncuda-go train", from the same sources. No part of the mo
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
 	set.StringVar(&flags.preset, "preset", "", presetHelp())
 	set.StringVar(&flags.data, "data", "", "A token shard, whose vocabulary size the model gets.")
+	set.StringVar(&flags.from, "from", "",
+		"The model that training begins with, as of train --from, in place of preset and data: it is planned for, its "+
+			"weights are not read.")
 	set.BoolVar(&flags.inference, "inference", false,
 		"Plan generation: --batch-size sequences of --context tokens.")
 	set.IntVar(&flags.prompt, "prompt", 0, "With --inference, the longest prompt.  [default: --context]")
@@ -118,6 +122,12 @@ func (f *planFlags) check(command *cobra.Command) error {
 	}
 	if err := requireGiven(command.Flags(), "data", f.data, anyPath); err != nil {
 		return err
+	}
+	if err := requireGiven(command.Flags(), "from", f.from, anyPath); err != nil {
+		return err
+	}
+	if f.from != "" && f.preset != "" {
+		return usagef("--from gives the sizes of the model; leave out --preset")
 	}
 	if command.Flags().Changed("prompt") {
 		if f.prompt < 1 {
@@ -220,10 +230,7 @@ func (f *planFlags) configs() (modelConfig model.Config, trainConfig train.Confi
 			at("batch_size").value = int64(1)
 		}
 	}
-	vocab, err := f.vocabulary(file)
-	if err == nil {
-		modelConfig, trainConfig, err = buildConfigs(file, f.preset, given, vocab)
-	}
+	modelConfig, trainConfig, err = f.described(file, given)
 	if err == nil && trainConfig.LoraRank > 0 {
 		err = fmt.Errorf("lora_rank is %d; runs that train an adapter are not planned", trainConfig.LoraRank)
 	}
@@ -234,6 +241,25 @@ func (f *planFlags) configs() (modelConfig model.Config, trainConfig train.Confi
 		err = fmt.Errorf("context is %s; it must be a whole number of 64 bits", formats.Shown(reach))
 	}
 	return modelConfig, trainConfig, capacity, err
+}
+
+// described gives the options of a run, whose model is that of --from where there is one.
+func (f *planFlags) described(
+	file *configFile, given optionFlags,
+) (modelConfig model.Config, trainConfig train.Config, err error) {
+	if f.from == "" {
+		vocab, err := f.vocabulary(file)
+		if err != nil {
+			return modelConfig, trainConfig, err
+		}
+		return buildConfigs(file, f.preset, given, vocab)
+	}
+	origin, err := train.DescribedOrigin(f.from)
+	if err != nil {
+		return modelConfig, trainConfig, err
+	}
+	defer origin.Close() // read only: nothing can be lost
+	return begunConfigs(file, given, origin)
 }
 
 // vocabulary is that of the data where there are some, else that of the preset.

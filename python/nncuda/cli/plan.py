@@ -17,6 +17,7 @@ from ..train import TrainConfig
 from ..train.data import open_shards
 from ..train.devices import DEVICES
 from ..train.fit import Way, ways_to_fit
+from ..train.origin import Origin
 from ..train.plan import (
     ALONE,
     KINDS,
@@ -35,7 +36,7 @@ from ..train.plan import (
 )
 from .arguments import config_file_option
 from .config_file import ConfigFile
-from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
+from .options import begun_configs, build_configs, config_options, preset_option, preset_vocabulary, read_config
 from .ranks import expert_parallel_option
 from .terminal import bytes_text, console, count_text, tell
 
@@ -67,6 +68,13 @@ class _Size(click.ParamType):
 @preset_option
 @click.option(
     "--data", type=click.Path(exists=True, path_type=Path), help="A token shard, whose vocabulary size the model gets."
+)
+@click.option(
+    "--from",
+    "from_folder",
+    type=click.Path(exists=True, path_type=Path),
+    help="The model that training begins with, as of train --from, in place of preset and data: it is planned for, its "
+    "weights are not read.",
 )
 @click.option("--inference", is_flag=True, help="Plan generation: --batch-size sequences of --context tokens.")
 @click.option(
@@ -105,6 +113,7 @@ def plan(
     config_path: Path | None,
     preset: str | None,
     data: Path | None,
+    from_folder: Path | None,
     inference: bool,
     prompt: int | None,
     device: str,
@@ -135,17 +144,16 @@ def plan(
         raise click.UsageError("--link is for --ranks and a GPU by its name")
     if link == 0:
         raise click.UsageError("--link is 0; it must be at least 1")
+    if from_folder is not None and preset is not None:
+        raise click.UsageError("--from gives the sizes of the model; leave out --preset")
     file = read_config(config_path) if config_path else ConfigFile()
     capacity = flags.pop("context") if inference else None
-    vocab = preset_vocabulary(file, preset)
-    named = file.get("data", {}).get("data")
-    if data is None and config_path is not None and isinstance(named, str):
-        data = config_path.parent / named
-    if data is not None:
-        vocab = open_shards(data)[0].vocab_size
     if inference and flags["batch_size"] is None:
         file["train"] = {"batch_size": 1, **file.get("train", {})}
-    model, train = build_configs(file, preset, flags, vocab)
+    if from_folder is not None:
+        model, train = begun_configs(file, flags, Origin(from_folder, read=False))
+    else:
+        model, train = build_configs(file, preset, flags, _vocabulary(file, preset, config_path, data))
     if train.lora_rank:
         raise ValueError(f"lora_rank is {train.lora_rank}; runs that train an adapter are not planned")
     machine, free = _machine(device, threads, available)
@@ -182,6 +190,14 @@ def plan(
             _show_ranks(jobs[-1])
         if growth:
             _show_growth(jobs)
+
+
+def _vocabulary(file: ConfigFile, preset: str | None, config_path: Path | None, data: Path | None) -> int:
+    """That of the data where there are some, else that of the preset."""
+    named = file.get("data", {}).get("data")
+    if data is None and config_path is not None and isinstance(named, str):
+        data = config_path.parent / named
+    return preset_vocabulary(file, preset) if data is None else open_shards(data)[0].vocab_size
 
 
 def _machine(device: str, threads: int | None, available: int | None) -> tuple[Machine, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Mapping
@@ -84,7 +85,7 @@ class Origin(Beginning):
 
     It is a checkpoint of this library, a run, of which the last one is taken, a Mixtral, Llama or the like of Hugging
     Face, or a GGUF file of one in f32, f16 or bf16. With `optimizer` the moments, the step and, in f16, the loss scale
-    go on as the checkpoint has them.
+    go on as the checkpoint has them. Without `read` the weights are read no sooner than a run begins here.
 
     config            the architecture
     tokenizer         what the run's checkpoints carry on
@@ -93,7 +94,7 @@ class Origin(Beginning):
     free = OF_TRAINING
     tokenizer: CarriedTokenizer
 
-    def __init__(self, path: str | os.PathLike[str], optimizer: bool = False):
+    def __init__(self, path: str | os.PathLike[str], optimizer: bool = False, read: bool = True):
         self._weights: Checkpoint | ModelFile = _open(path)
         super().__init__(self._weights.path, self._weights.config, self._weights.window)
         self._moments: SafetensorsFile | None = None
@@ -110,8 +111,8 @@ class Origin(Beginning):
             self.tokenizer = CarriedTokenizer.of(self.path)
             if optimizer:
                 self._moments, self._state = self._weights.moments(), self._weights.training
-        with told_of(self.path):
-            self._weights_sha256 = _digest_of_finite(self._weights.tensors, ParameterLayout(self.config))
+        if read:
+            _ = self._weights_sha256  # before anything is begun
         self._moments_sha256: str | None = None
         if self._moments is not None:
             with told_of(self._moments.path):
@@ -123,6 +124,11 @@ class Origin(Beginning):
                 while piece := file.read(1 << 20):
                     digest.update(piece)
             self._moments_sha256 = digest.hexdigest()
+
+    @functools.cached_property
+    def _weights_sha256(self) -> str:
+        with told_of(self.path):
+            return _digest_of_finite(self._weights.tensors, ParameterLayout(self.config))
 
     def options(self) -> dict[str, object]:
         """Training options that go with the optimiser's state: the defaults of a run that takes it along."""

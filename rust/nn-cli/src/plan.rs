@@ -10,7 +10,7 @@ use nn_core::plan::{
     DEVICES, Gpu, KINDS, MemoryPlan, RanksPlan, Seat, Way, Work, inference_work, parameters_by_kind, plan_growth,
     plan_inference, plan_ranks, plan_steps, plan_training, training_work, ways_to_fit,
 };
-use nn_core::train::{Rank, TrainConfig};
+use nn_core::train::{Origin, Rank, TrainConfig};
 use nn_core::{Error, Result};
 use nn_ffi::Machine;
 
@@ -30,6 +30,10 @@ pub(crate) struct Arguments {
     /// A token shard, whose vocabulary size the model gets.
     #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
     data: Option<PathBuf>,
+    /// The model that training begins with, as of train --from, in place of preset and data: it is planned for, its weights
+    /// are not read.
+    #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
+    from: Option<PathBuf>,
     /// Plan generation: --batch-size sequences of --context tokens.
     #[arg(long)]
     inference: bool,
@@ -150,13 +154,21 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
         return Err(Failure::Usage("--prompt is for --inference".into()));
     }
     check_ranks(&arguments)?;
+    if arguments.from.is_some() && arguments.source.preset.is_some() {
+        return Err(Failure::Usage("--from gives the sizes of the model; leave out --preset".into()));
+    }
     let file = arguments.source.file()?;
     let reach = if arguments.inference { arguments.options.take("context") } else { None };
     if arguments.inference && !file.has("train", "batch_size") {
         arguments.options.set_default("train", "batch_size", Value::from(1usize));
     }
-    let vocab_size = arguments.source.vocabulary(arguments.data.as_deref(), &file)?;
-    let (model, train) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
+    let (model, train) = if let Some(from) = &arguments.from {
+        let (origin, train) = file.options_from(Origin::described(from)?, &arguments.options)?;
+        (origin.config().clone(), train)
+    } else {
+        let vocab_size = arguments.source.vocabulary(arguments.data.as_deref(), &file)?;
+        file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?
+    };
     if train.lora_rank > 0 {
         let problem = format!("lora_rank is {}; runs that train an adapter are not planned", train.lora_rank);
         return Err(Error::value(problem).into());

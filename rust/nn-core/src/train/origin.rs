@@ -1,6 +1,7 @@
 //! Where a run begins that does not begin with random weights: a checkpoint, or a model from elsewhere.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
@@ -33,27 +34,39 @@ pub struct Origin {
     config: MoEConfig,
     tokenizer: Option<CarriedTokenizer>,
     notice: Option<String>,
+    /// Of the weights that a run begins with, once these are read.
+    weights_sha256: OnceLock<String>,
 }
 
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Source {
-    Trained {
-        checkpoint: Checkpoint,
-        moments: Option<SafetensorsFile>,
-        weights_sha256: String,
-        moments_sha256: Option<String>,
-    },
-    File {
-        file: Box<ModelFile>,
-        weights_sha256: String,
-    },
+    Trained { checkpoint: Checkpoint, moments: Option<SafetensorsFile>, moments_sha256: Option<String> },
+    File(Box<ModelFile>),
     Beside(Box<FrozenBase>),
 }
 
 impl Origin {
     /// Opens a folder or file. With `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint has them.
     pub fn open(path: &Path, optimizer: bool) -> Result<Self> {
+        let mut origin = Self::open_unread(path, optimizer)?;
+        origin.weights_sha256()?;
+        if let Source::Trained { moments: Some(file), moments_sha256, .. } = &mut origin.source {
+            for (name, entry) in file.iter().filter(|(_, entry)| entry.dtype.floating) {
+                let values = file.read_f32(name, 0, entry.count())?;
+                require_finite(name, &entry.shape, &values).map_err(|error| error.in_file(file.path()))?;
+            }
+            *moments_sha256 = Some(digest_of_file(file.path())?);
+        }
+        Ok(origin)
+    }
+
+    /// Opens a folder or file as [`open`](Self::open) does; its weights are read no sooner than a run begins there.
+    pub fn described(path: &Path) -> Result<Self> {
+        Self::open_unread(path, false)
+    }
+
+    fn open_unread(path: &Path, optimizer: bool) -> Result<Self> {
         if path.is_file() { Self::open_file(path, optimizer) } else { Self::open_folder(path, optimizer) }
     }
 
@@ -68,28 +81,17 @@ impl Origin {
             Err(error) => (CarriedTokenizer::none(), Some(format!("the tokenizer does not come along: {error}"))),
         };
         let config = file.config().clone();
-        let weights_sha256 = digest_of_finite(&*file, &config).map_err(|error| error.in_file(path))?;
-        Ok(Self { source: Source::File { file, weights_sha256 }, config, tokenizer: Some(tokenizer), notice })
+        let (source, tokenizer) = (Source::File(file), Some(tokenizer));
+        Ok(Self { source, config, tokenizer, notice, weights_sha256: OnceLock::new() })
     }
 
     fn open_folder(folder: &Path, optimizer: bool) -> Result<Self> {
         let checkpoint = Checkpoint::open(&resolve_checkpoint(folder, false)?)?;
-        let folder = &checkpoint.folder;
-        let tokenizer = CarriedTokenizer::of(folder)?;
+        let tokenizer = Some(CarriedTokenizer::of(&checkpoint.folder)?);
         let moments = if optimizer { Some(checkpoint.to_train()?.1) } else { None };
-        let weights_sha256 = digest_of_finite(&checkpoint.weights, &checkpoint.config);
-        let weights_sha256 = weights_sha256.map_err(|error| error.in_file(folder))?;
-        let mut moments_sha256 = None;
-        if let Some(file) = &moments {
-            for (name, entry) in file.iter().filter(|(_, entry)| entry.dtype.floating) {
-                let values = file.read_f32(name, 0, entry.count())?;
-                require_finite(name, &entry.shape, &values).map_err(|error| error.in_file(file.path()))?;
-            }
-            moments_sha256 = Some(digest_of_file(file.path())?);
-        }
         let config = checkpoint.config.clone();
-        let source = Source::Trained { checkpoint, moments, weights_sha256, moments_sha256 };
-        Ok(Self { source, config, tokenizer: Some(tokenizer), notice: None })
+        let source = Source::Trained { checkpoint, moments, moments_sha256: None };
+        Ok(Self { source, config, tokenizer, notice: None, weights_sha256: OnceLock::new() })
     }
 
     /// Opens the model beside which a run trains an adapter, a folder or a GGUF file, and reads all of it. Its tokenizer stays
@@ -98,7 +100,22 @@ impl Origin {
         let base = FrozenBase::open(path)?;
         base.sha256()?;
         let config = base.config().clone();
-        Ok(Self { source: Source::Beside(Box::new(base)), config, tokenizer: None, notice: None })
+        let source = Source::Beside(Box::new(base));
+        Ok(Self { source, config, tokenizer: None, notice: None, weights_sha256: OnceLock::new() })
+    }
+
+    /// SHA-256 of the weights, all of which are read the first time; `Error::Format` names the first that is not finite.
+    fn weights_sha256(&self) -> Result<&str> {
+        if let Some(found) = self.weights_sha256.get() {
+            return Ok(found);
+        }
+        let made = match &self.source {
+            Source::Trained { checkpoint, .. } => digest_of_finite(&checkpoint.weights, &checkpoint.config),
+            Source::File(file) => digest_of_finite(&**file, file.config()),
+            Source::Beside(base) => return base.sha256(),
+        };
+        let made = made.map_err(|error| error.in_file(self.path()))?;
+        Ok(self.weights_sha256.get_or_init(|| made))
     }
 
     /// Whether a run that begins here trains an adapter.
@@ -110,14 +127,14 @@ impl Origin {
     pub(super) fn base(&self) -> Result<Option<Base>> {
         match &self.source {
             Source::Beside(base) => adapter::base_of(base).map(Some),
-            Source::Trained { .. } | Source::File { .. } => Ok(None),
+            Source::Trained { .. } | Source::File(_) => Ok(None),
         }
     }
 
     fn path(&self) -> &Path {
         match &self.source {
             Source::Trained { checkpoint, .. } => &checkpoint.folder,
-            Source::File { file, .. } => file.stored().path(),
+            Source::File(file) => file.stored().path(),
             Source::Beside(base) => base.stored().path(),
         }
     }
@@ -126,7 +143,7 @@ impl Origin {
     fn window(&self) -> usize {
         match &self.source {
             Source::Trained { checkpoint, .. } => checkpoint.window,
-            Source::File { file, .. } => file.stored().config().window,
+            Source::File(file) => file.stored().config().window,
             Source::Beside(base) => base.stored().config().window,
         }
     }
@@ -151,7 +168,7 @@ impl Origin {
     pub fn with_options(mut self, given: &Table) -> Result<Self> {
         let theirs = match &self.source {
             Source::Trained { checkpoint, .. } => checkpoint.config.values(),
-            Source::File { file, .. } => file.config().values(),
+            Source::File(file) => file.config().values(),
             Source::Beside(base) => base.config().values(),
         };
         let mut values = self.config.values();
@@ -227,11 +244,11 @@ impl Origin {
     /// A trainer that begins here.
     pub(super) fn trainer(&self, rank: Rank<'_>, train: TrainConfig) -> Result<Trainer> {
         self.check(&train)?;
-        let (weights, moments, weights_sha256, moments_sha256): (&dyn Weights, _, _, _) = match &self.source {
+        let (weights, moments, moments_sha256): (&dyn Weights, _, _) = match &self.source {
             Source::Beside(base) => return adapter::new_trainer(base, rank, train),
-            Source::File { file, weights_sha256 } => (&**file, None, weights_sha256, None),
-            Source::Trained { checkpoint, moments, weights_sha256, moments_sha256 } => {
-                (&checkpoint.weights, moments.as_ref(), weights_sha256, moments_sha256.as_deref())
+            Source::File(file) => (&**file, None, None),
+            Source::Trained { checkpoint, moments, moments_sha256 } => {
+                (&checkpoint.weights, moments.as_ref(), moments_sha256.as_deref())
             }
         };
         let rank = rank.for_run(&self.config, &train)?;
@@ -241,7 +258,7 @@ impl Origin {
             .map_err(|error| error.in_file(self.path()))?;
         let mut trainer = Trainer::with_comm(model, train, true, rank.comm())?;
         if let Some(comm) = trainer.replicas().comm() {
-            let of_moments = moments_sha256.unwrap_or_default();
+            let (weights_sha256, of_moments) = (self.weights_sha256()?, moments_sha256.unwrap_or_default());
             comm.agree("initial weights", format!("{weights_sha256} {of_moments}"))?;
         }
         if let (Some(file), Some(state)) = (moments, self.state()) {
@@ -256,14 +273,13 @@ impl Origin {
     pub(super) fn record(&self) -> Result<Table> {
         let folder = self.path();
         let folder = folder.canonicalize().map_err(|error| Error::io(folder, error))?;
-        let (weights, moments) = match &self.source {
-            Source::Trained { weights_sha256, moments_sha256, .. } => (weights_sha256.clone(), moments_sha256.clone()),
-            Source::File { weights_sha256, .. } => (weights_sha256.clone(), None),
-            Source::Beside(base) => (base.sha256()?.to_owned(), None),
+        let moments = match &self.source {
+            Source::Trained { moments_sha256, .. } => moments_sha256.clone(),
+            Source::File(_) | Source::Beside(_) => None,
         };
         Ok(Table::from([
             ("folder", folder.to_string_lossy().into_owned().into()),
-            ("weights_sha256", weights.into()),
+            ("weights_sha256", self.weights_sha256()?.into()),
             ("optimizer_sha256", moments.into()),
         ]))
     }
