@@ -5,10 +5,10 @@
  *
  * With VNNI a word is one instruction, and what codes exceed their weights by is where the integers start. Without it
  * words are added up in 16 bits as far as they fit there, unpacked_parts times a block, so that a word takes a
- * multiplication and an addition; only signed codes, whose pairs fill 16 bits, take four instructions. A block adds one
- * product of scales and one fused multiply-add to eight words, and q6_k its two factors (q2_k, q3_k, too): of the
- * multiplier's time words take 8 parts of 10 with VNNI (of 12 in q6_k), 8 of 11 without (of 12 in q5, of 14 in q6_k, of
- * 18 in q8_0).
+ * multiplication and an addition. Signed codes, whose pairs fill 16 bits, are unpacked to 16 bits, and so are the
+ * activations that they meet: twice as many words, each of two codes. A block adds one product of scales and one fused
+ * multiply-add to its words, and q6_k its two factors (q2_k, q3_k, too): of the multiplier's time words take 8 parts of
+ * 10 with VNNI (of 12 in q6_k), 8 of 11 without (of 12 in q5, of 14 in q6_k), 16 of 18 in q8_0.
  */
 #ifndef NN_CPU_QUANT_GEMM_UNPACKED_AVX2_H
 #define NN_CPU_QUANT_GEMM_UNPACKED_AVX2_H
@@ -20,26 +20,46 @@ enum {
   UNPACKED_LEAST = 2,                 /* rows of the activations for which it is worth while */
   UNPACKED_BLOCKS = 8,                /* that are unpacked at once */
   UNPACKED_ROWS = 4,                  /* of the activations at a time */
-  UNPACKED_WORDS = QUANT_BLOCK / 4,   /* of a block */
+  UNPACKED_WORDS = QUANT_BLOCK / 4,   /* of a block, with codes of 8 bits */
   UNPACKED_VECTORS = QUANT_ROWS / VF, /* that hold a word of each of QUANT_ROWS rows */
   UNPACKED_PARTS_MOST = 4             /* of a block */
 };
 
-/* A block of QUANT_ROWS rows of weights: words of codes, unsigned but for signed ones without VNNI; scales and minima;
- * what the integers of each half are multiplied by, where parts have factors, and what the minimum is, where they have
- * minima. */
+/* What belongs to the codes of a block of QUANT_ROWS rows of weights: scales and minima; what the integers of each half
+ * are multiplied by, where parts have factors, and what the minimum is, where they have minima. */
 typedef struct unpacked_block {
-  uint8_t code[UNPACKED_WORDS][UNPACKED_VECTORS][4 * VF];
   float scale[UNPACKED_VECTORS][VF], minimum[UNPACKED_VECTORS][VF];
   int32_t half[2][UNPACKED_VECTORS][VF];
   float least[2][UNPACKED_VECTORS][VF];
 } unpacked_block;
 
-/* Scratch memory of a task. `start` of a row: for each part, what the integers of each block start from. */
+/* Scratch memory of a task. `code`: unpacked_words of each block, of codes without a sign or, where unpacked_is_wide,
+ * of signed ones in 16 bits: first bytes 0 and 2 of each word, then bytes 1 and 3. `start` of a row: for each part,
+ * what the integers of each block start from. `x`: as many words of each block of each row, close together: rows that
+ * lie a power of two apart compete for the same lines of the cache (3 to 8 % of the time). */
 typedef struct unpacked_work {
   unpacked_block block[UNPACKED_BLOCKS];
+  uint8_t code[UNPACKED_BLOCKS * 2 * UNPACKED_WORDS][UNPACKED_VECTORS][4 * VF];
   int32_t start[QUANT_PANEL][UNPACKED_PARTS_MOST][UNPACKED_BLOCKS];
+  int32_t x[QUANT_PANEL * UNPACKED_BLOCKS * 2 * UNPACKED_WORDS];
 } unpacked_work;
+
+/* Whether codes and activations are multiplied in 16 bits. */
+NN_INLINE int unpacked_is_wide(int32_t format) {
+#if defined(__AVXVNNI__)
+  (void)format;
+  return 0;
+#else
+  return nn_format_is_signed(format);
+#endif
+}
+
+/* Words of codes of a block. */
+NN_INLINE int unpacked_words(const int32_t format) { return UNPACKED_WORDS << unpacked_is_wide(format); }
+
+/* Bytes 0 and 2, and bytes 1 and 3, of each word, in 16 bits. */
+NN_INLINE si unpacked_even(si bytes) { return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8); }
+NN_INLINE si unpacked_odd(si bytes) { return _mm256_srai_epi16(bytes, 8); }
 
 /* In how many parts the words of a block are added up. */
 NN_INLINE int unpacked_parts(int32_t format) {
@@ -73,9 +93,21 @@ NN_INLINE si unpacked_half(vw factor) {
 #endif
 }
 
-/* Block i, the `to`th of those that are unpacked at once, of VF rows of weights; to = i % UNPACKED_BLOCKS is to be a
- * constant. */
-NN_INLINE void unpacked_rows(unpacked_block *to, int v, quant_rows *w, uint64_t i, const int32_t format) {
+/* Word g of the codes of VF rows of block b. */
+NN_INLINE void unpacked_code(unpacked_work *work, int64_t b, int g, int v, si code, const int32_t format) {
+  const int64_t at = b * unpacked_words(format) + g;
+  if (unpacked_is_wide(format)) {
+    si_store(work->code[at][v], unpacked_even(code));
+    si_store(work->code[at + UNPACKED_WORDS][v], unpacked_odd(code));
+  } else {
+    si_store(work->code[at][v], code);
+  }
+}
+
+/* Block i, block b = i % UNPACKED_BLOCKS of those that are unpacked at once, of VF rows of weights. Of blocks of 256 b
+ * is to be a constant. */
+NN_INLINE void unpacked_rows(unpacked_work *work, int64_t b, int v, quant_rows *w, uint64_t i, const int32_t format) {
+  unpacked_block *to = &work->block[b];
   vf x[VF], scale, minimum = vf_set1(0.0f);
   quant_factors(w, i, &scale, &minimum, format);
   vf_store(to->scale[v], scale);
@@ -94,7 +126,9 @@ NN_INLINE void unpacked_rows(unpacked_block *to, int v, quant_rows *w, uint64_t 
   }
   NN_UNROLL for (int j = 0; j < VF; j++) { x[j] = _mm256_castsi256_ps(quant_codes(w->row[j], i, format)); }
   transpose(x);
-  NN_UNROLL for (int g = 0; g < UNPACKED_WORDS; g++) { vf_store((float *)(void *)to->code[g][v], x[g]); }
+  NN_UNROLL for (int g = 0; g < UNPACKED_WORDS; g++) {
+    unpacked_code(work, b, g, v, _mm256_castps_si256(x[g]), format);
+  }
 }
 
 /* Blocks i0 .. i0+count-1 of the rows of weights from c on, which lie one by one. */
@@ -111,12 +145,12 @@ NN_INLINE void unpacked_plain(unpacked_work *work, const quant_piece *t, int64_t
   for (int v = 0; v < UNPACKED_VECTORS; v++) {
     if (block.elements > QUANT_BLOCK) {
       NN_UNROLL for (int b = 0; b < UNPACKED_BLOCKS; b++) {
-        unpacked_rows(&work->block[b], v, &w[v], i0 / 8 * 8 + (uint64_t)b, format);
+        unpacked_rows(work, b, v, &w[v], i0 / 8 * 8 + (uint64_t)b, format);
       }
       continue;
     }
     for (int64_t b = 0; b < count; b++) {
-      unpacked_rows(&work->block[b], v, &w[v], i0 + (uint64_t)b, format);
+      unpacked_rows(work, b, v, &w[v], i0 + (uint64_t)b, format);
     }
   }
 }
@@ -141,24 +175,26 @@ NN_INLINE void unpacked_factors(unpacked_work *work, const uint8_t *w, int v, in
   for (int g = 0; g < UNPACKED_WORDS; g++) {
     si c[4];
     interleaved_four(w, v, half, g, c, format);
-    NN_UNROLL for (int run = 0; run < 4; run++) { si_store(to[run].code[g][v], c[run]); }
+    NN_UNROLL for (int run = 0; run < 4; run++) { unpacked_code(work, half * 4 + run, g, v, c[run], format); }
   }
 }
 
-/* A block of another format, as the first of `to` or, with 256 elements, as eight of them. */
-NN_INLINE void unpacked_runs(unpacked_block *to, const uint8_t *w, int v, const int32_t format) {
+/* A block of another format, as block b or, with 256 elements, as it and the next seven. */
+NN_INLINE void unpacked_runs(unpacked_work *work, int64_t b, const uint8_t *w, int v, const int32_t format) {
   const int large = interleaved_is_large(format), words = interleaved_words(format);
+  unpacked_block *to = &work->block[b];
   NN_UNROLL for (int run = 0; run < interleaved_runs(format); run++) {
-    unpacked_block *low = &to[interleaved_run_at(run, format)], *high = low + large;
+    const int64_t low = b + interleaved_run_at(run, format);
     NN_UNROLL for (int g = 0; g < words; g++) {
       si c[2];
       if (format == NNCUDA_FORMAT_Q8_0) {
-        si_store(low->code[g][v], quant_signed(interleaved_word(w, interleaved_codes_at(format) + g * 4, v)));
+        unpacked_code(work, low, g, v, quant_signed(interleaved_word(w, interleaved_codes_at(format) + g * 4, v)),
+                      format);
         continue;
       }
       interleaved_halves(w, v, run, g, c, 0, format);
-      si_store(low->code[g][v], c[0]);
-      si_store(high->code[large ? g : g + words][v], c[1]);
+      unpacked_code(work, low, g, v, c[0], format);
+      unpacked_code(work, low + large, large ? g : g + words, v, c[1], format);
     }
   }
   NN_UNROLL for (int i = 0; i < interleaved_each(format); i++) {
@@ -189,7 +225,7 @@ NN_INLINE void unpacked_interleaved(unpacked_work *work, const uint8_t *w, int64
     }
     for (int64_t b = 0; b < count; b += each) {
       quant_fetch(next, step / 4);
-      unpacked_runs(&work->block[b], w + b / each * step, v, format);
+      unpacked_runs(work, b, w + b / each * step, v, format);
     }
   }
 }
@@ -228,17 +264,28 @@ NN_INLINE void unpacked_starts(int32_t start[][UNPACKED_BLOCKS], const int8_t *x
   }
 }
 
+/* Of `count` blocks of a row of the activations, what their products take. */
+NN_INLINE void unpacked_x(int32_t *to, const int8_t *x, int64_t count, const int32_t format) {
+  for (int64_t b = 0; b < count; b++, to += unpacked_words(format)) {
+    const si bytes = si_load((const uint8_t *)x + b * QUANT_BLOCK);
+    if (unpacked_is_wide(format)) {
+      si_store((uint8_t *)to, unpacked_even(bytes));
+      si_store((uint8_t *)(to + UNPACKED_WORDS), unpacked_odd(bytes));
+    } else {
+      si_store((uint8_t *)to, bytes);
+    }
+  }
+}
+
 /* ---- products ---- */
 
-/* sum + a word of codes times a word of activations; in 16 bits without VNNI, but for signed codes. */
+/* sum + a word of codes times a word of activations; in 16 bits without VNNI, but for wide ones. */
 NN_INLINE si unpacked_dot(si sum, si w, si x, const int32_t format) {
 #if defined(__AVXVNNI__)
   return quant_dot(sum, w, x, format);
 #else
-  if (nn_format_is_signed(format)) {
-    return quant_dot(sum, w, x, format);
-  }
-  return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
+  return unpacked_is_wide(format) ? _mm256_add_epi32(sum, _mm256_madd_epi16(w, x))
+                                  : _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
 #endif
 }
 
@@ -247,7 +294,7 @@ NN_INLINE si unpacked_part(si sum, const unpacked_block *w, int p, int v, const 
 #if defined(__AVXVNNI__)
   return nn_format_has_factors(format) ? si_times(sum, si_load((const uint8_t *)w->half[p][v])) : sum;
 #else
-  if (nn_format_is_signed(format)) {
+  if (unpacked_is_wide(format)) {
     return sum;
   }
   const si by = nn_format_has_factors(format) ? si_load((const uint8_t *)w->half[2 * p / unpacked_parts(format)][v])
@@ -256,12 +303,15 @@ NN_INLINE si unpacked_part(si sum, const unpacked_block *w, int p, int v, const 
 #endif
 }
 
-/* A block of `rows` rows of the activations, whose codes begin at x, with one of weights: into sums, ld apart. */
-NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t row_codes, const float *scale,
+/* Block b of `rows` rows of the activations, which begin at x, with that of the weights: into sums, ld
+ * apart. */
+NN_INLINE void unpacked_step(const unpacked_work *work, int64_t b, const int32_t *x, const float *scale,
                              const float *total, const int32_t *halves, int64_t blocks, const int32_t *start,
                              float *sums, int64_t ld, const int rows, const int32_t format) {
   enum { START = UNPACKED_PARTS_MOST * UNPACKED_BLOCKS };
-  const int parts = unpacked_parts(format), words = UNPACKED_WORDS / parts;
+  const int parts = unpacked_parts(format), words = unpacked_words(format) / parts;
+  const unpacked_block *w = &work->block[b];
+  const int64_t at = b * unpacked_words(format), row_words = UNPACKED_BLOCKS * unpacked_words(format);
   si integers[UNPACKED_ROWS][UNPACKED_VECTORS];
   NN_UNROLL for (int p = 0; p < parts; p++) {
     si part[UNPACKED_ROWS][UNPACKED_VECTORS];
@@ -271,9 +321,9 @@ NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t r
     }
     NN_UNROLL for (int g = p * words; g < (p + 1) * words; g++) {
       si code[UNPACKED_VECTORS];
-      NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) { code[v] = si_load(w->code[g][v]); }
+      NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) { code[v] = si_load(work->code[at + g][v]); }
       NN_UNROLL for (int r = 0; r < rows; r++) {
-        const si word = si_all((int32_t)quant_u32((const uint8_t *)x + r * row_codes + 4 * g));
+        const si word = si_all(x[r * row_words + at + g]);
         NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) {
           part[r][v] = unpacked_dot(part[r][v], code[v], word, format);
           __asm__("" : "+x"(part[r][v])); /* in this order: the compiler would add up all words of a vector first */
@@ -307,11 +357,11 @@ NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t r
 
 /* What is unpacked, `count` blocks from i0 on of weights from column c on, with `rows` rows of a panel from row r on.
  * If `next` is not 0, what is left to fetch begins there. */
-NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, const quant_activations *acts,
-                            int64_t row_codes, int64_t c, int64_t i0, int64_t count, int64_t r, const int rows,
-                            uintptr_t next, const int32_t format) {
+NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, const quant_activations *acts, int64_t c,
+                            int64_t i0, int64_t count, int64_t r, const int rows, uintptr_t next,
+                            const int32_t format) {
   const int64_t blocks = t->k / QUANT_BLOCK, row = t->panel->tile * QUANT_ROWS + r;
-  const int8_t *x = acts->codes + row * row_codes + i0 * QUANT_BLOCK;
+  const int32_t *x = work->x + r * UNPACKED_BLOCKS * unpacked_words(format);
   const float *scale = acts->scale + row * blocks + i0;
   const float *total = acts->total + row * blocks + i0;
   const int32_t *halves = acts->sums + 2 * (row * blocks + i0);
@@ -324,21 +374,19 @@ NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, con
     if (next) {
       quant_fetch(&next, unpacked_bytes(format) / UNPACKED_BLOCKS / 2);
     }
-    unpacked_step(&work->block[b], x + b * QUANT_BLOCK, row_codes, scale + b, total + b, halves + 2 * b, blocks,
-                  start + b, sums, t->ld, rows, format);
+    unpacked_step(work, b, x, scale + b, total + b, halves + 2 * b, blocks, start + b, sums, t->ld, rows, format);
   }
 }
 
 /* The same with all rows of a panel. */
 NN_INLINE void unpacked_product(const unpacked_work *work, const quant_piece *t, const quant_activations *acts,
-                                int64_t row_codes, int64_t c, int64_t i0, int64_t count, uintptr_t next,
-                                const int32_t format) {
+                                int64_t c, int64_t i0, int64_t count, uintptr_t next, const int32_t format) {
   int64_t r = 0;
   for (; r + UNPACKED_ROWS <= t->panel->rows; r += UNPACKED_ROWS, next = 0) {
-    unpacked_run(work, t, acts, row_codes, c, i0, count, r, UNPACKED_ROWS, next, format);
+    unpacked_run(work, t, acts, c, i0, count, r, UNPACKED_ROWS, next, format);
   }
   for (; r < t->panel->rows; r++, next = 0) {
-    unpacked_run(work, t, acts, row_codes, c, i0, count, r, 1, next, format);
+    unpacked_run(work, t, acts, c, i0, count, r, 1, next, format);
   }
 }
 
@@ -359,8 +407,11 @@ NN_INLINE void unpacked_columns(const quant_piece *t, const int32_t form, const 
   for (int64_t i0 = 0; i0 < blocks; i0 += UNPACKED_BLOCKS) {
     const int64_t count = nn_min(UNPACKED_BLOCKS, blocks - i0);
     const int8_t *x = acts->codes + t->panel->tile * QUANT_ROWS * row_codes + i0 * QUANT_BLOCK;
-    for (int64_t r = 0; quant_offset(format) >= 0 && r < t->panel->rows; r++) {
-      unpacked_starts(work->start[r], x + r * row_codes, count, format);
+    for (int64_t r = 0; r < t->panel->rows; r++) {
+      if (quant_offset(format) >= 0) {
+        unpacked_starts(work->start[r], x + r * row_codes, count, format);
+      }
+      unpacked_x(work->x + r * UNPACKED_BLOCKS * unpacked_words(format), x + r * row_codes, count, format);
     }
     for (int64_t c = 0; c < t->columns; c += QUANT_ROWS) {
       uintptr_t next = 0;
@@ -375,7 +426,7 @@ NN_INLINE void unpacked_columns(const quant_piece *t, const int32_t form, const 
         }
         unpacked_plain(work, t, c, w, (uint64_t)i0, count, format);
       }
-      unpacked_product(work, t, acts, row_codes, c, i0, count, next, format);
+      unpacked_product(work, t, acts, c, i0, count, next, format);
     }
   }
 }
