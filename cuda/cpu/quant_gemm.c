@@ -186,6 +186,25 @@ NN_INLINE void round_row(const quant_job *job, const quant_panel *panel, int64_t
 NN_PER_DTYPE(round_row_of, (const quant_job *job, const quant_panel *panel, int64_t r, char *space),
              round_row(job, panel, r, space, DT))
 
+/* The scales of rows from `end` on that are not there but are multiplied with the last ones: subnormal ones would cost
+ * time. */
+static void round_missing(const quant_job *job, const quant_panel *panel, int64_t end) {
+  const int64_t blocks = job->args->k / QUANT_BLOCK;
+  for (int32_t form = QUANT_FORM_BLOCKS; form <= QUANT_FORM_INTERLEAVED; form++) {
+    const quant_activations *acts = &job->activations[form];
+    const int32_t order = quant_order(form, panel->rows);
+    if (acts->codes == NULL || order == QUANT_BY_RUN) {
+      continue;
+    }
+    for (int64_t r = end; r < nn_round_up(end, order == QUANT_BY_TILE ? QUANT_ROWS : 4); r++) {
+      for (int64_t i = 0; i < blocks; i++) {
+        const int64_t at = quant_scale_at(order, panel, r, i, job->args->k);
+        acts->scale[at] = acts->total[at] = 0.0f;
+      }
+    }
+  }
+}
+
 /* Rounds QUANT_ROWS rows of a panel. */
 static void round_task(void *arg, int64_t i, int32_t worker) {
   const quant_job *job = arg;
@@ -195,19 +214,7 @@ static void round_task(void *arg, int64_t i, int32_t worker) {
   for (int64_t r = first; r < end; r++) {
     NN_CALL_PER_DTYPE(x->dtype, round_row_of, (job, panel, r, job->scratch + worker * job->scratch_step));
   }
-  if (first < end && end - first < QUANT_ROWS && quant_order(QUANT_FORM_BLOCKS, panel->rows) == QUANT_BY_TILE) {
-    /* Rows that are not there have sums, too; subnormal scales among them would cost time. */
-    const int64_t blocks = x->k / QUANT_BLOCK, at = (panel->tile * QUANT_ROWS + first) * blocks;
-    for (int32_t form = QUANT_FORM_BLOCKS; form <= QUANT_FORM_INTERLEAVED; form++) {
-      const quant_activations *acts = &job->activations[form];
-      for (int64_t j = 0; j < blocks && acts->codes != NULL; j++) {
-        for (int64_t r = end - first; r < QUANT_ROWS; r++) {
-          acts->scale[at + j * QUANT_ROWS + r] = 0.0f;
-          acts->total[at + j * QUANT_ROWS + r] = 0.0f;
-        }
-      }
-    }
-  }
+  round_missing(job, panel, end);
 }
 
 /* The panels of all groups. Returns the rows of the largest. */

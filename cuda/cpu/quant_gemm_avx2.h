@@ -4,7 +4,7 @@
 
 #include "quant_gemm_block.h"
 
-enum { QUANT_ROWS_AT_ONCE = 2 };
+enum { QUANT_ROWS_AT_ONCE = 1 /* more are unpacked (quant_gemm_unpacked_avx2.h) */ };
 
 typedef __m256i si;
 NN_INLINE si si_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }

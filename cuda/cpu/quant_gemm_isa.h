@@ -2,7 +2,7 @@
  * What the products with stored weights need of an instruction set with vectors: quant_gemm_avx512.h with
  * quant_gemm_vnni.h or quant_gemm_pairs.h, quant_gemm_avx2.h or quant_gemm_neon.h. All give the same:
  *
- *   QUANT_ROWS_AT_ONCE        rows of the activations whose sums the registers hold
+ *   QUANT_ROWS_AT_ONCE        rows of the activations that are taken together, without unpacking for more (1, 2 or 4)
  *   si, si_load .. si_sub     a vector of words, one of each of VF rows of weights
  *   si_pairs, si_sub_pairs, si_dot_pairs
  *                             numbers of 16 bits, two a lane

@@ -10,6 +10,14 @@ NN_INLINE int64_t quant_run_at(const quant_panel *panel, int64_t r, int64_t i, i
   return begin * panel->rows + r * run + i - begin;
 }
 
+/* Where the scale of block i of row r of a panel is. */
+NN_INLINE int64_t quant_scale_at(int32_t order, const quant_panel *panel, int64_t r, int64_t i, int64_t k) {
+  const int64_t blocks = k / QUANT_BLOCK, first = panel->tile * QUANT_ROWS, to = first + r;
+  return order == QUANT_BY_TILE  ? (to / QUANT_ROWS * blocks + i) * QUANT_ROWS + to % QUANT_ROWS
+         : order == QUANT_BY_RUN ? first * blocks + quant_run_at(panel, r, i, k)
+                                 : to * blocks + i;
+}
+
 /* Codes of block i of row r of a panel to where the products look for them. */
 NN_INLINE void quant_put_codes(const quant_activations *acts, int32_t form, int32_t order, const quant_panel *panel,
                                int64_t r, int64_t i, int64_t k, const int8_t codes[QUANT_BLOCK]) {
@@ -34,16 +42,12 @@ NN_INLINE void quant_put_codes(const quant_activations *acts, int32_t form, int3
 /* Row r of a panel, which is row `row` of x, into the rounded factor. */
 NN_INLINE void quant_round_row(const quant_activations *acts, int32_t form, const quant_panel *panel, int64_t r,
                                const void *x, int64_t row, int64_t k, int32_t dtype) {
-  const int64_t to = panel->tile * QUANT_ROWS + r;
   if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
-    const int64_t blocks = k / QUANT_BLOCK, tile = to / QUANT_ROWS, lane = to % QUANT_ROWS;
     const int32_t order = quant_order(form, panel->rows);
-    for (int64_t i = 0; i < blocks; i++) {
+    for (int64_t i = 0; i < k / QUANT_BLOCK; i++) {
       int8_t codes[QUANT_BLOCK];
       int32_t sums[2];
-      const int64_t at = order == QUANT_BY_TILE  ? (tile * blocks + i) * QUANT_ROWS + lane
-                         : order == QUANT_BY_RUN ? panel->tile * QUANT_ROWS * blocks + quant_run_at(panel, r, i, k)
-                                                 : to * blocks + i;
+      const int64_t at = quant_scale_at(order, panel, r, i, k);
       quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &acts->scale[at], sums, dtype);
       quant_put_codes(acts, form, order, panel, r, i, k, codes);
       acts->total[at] = acts->scale[at] * (float)(sums[0] + sums[1]);
@@ -54,7 +58,7 @@ NN_INLINE void quant_round_row(const quant_activations *acts, int32_t form, cons
     }
     return;
   }
-  quant_round_values(acts, form, to, x, row, k, dtype);
+  quant_round_values(acts, form, panel->tile * QUANT_ROWS + r, x, row, k, dtype);
 }
 
 #endif

@@ -15,14 +15,18 @@
 #include "quant_gemm_stream_avx2.h"
 #endif
 
-/* A function for a piece's sums: of(t, row, rows, format) for all rows of its panel, `at_once` at a time. */
+/* A function for a piece's sums: of(t, row, rows, format) for all rows of its panel, `at_once` (1, 2 or 4) at a time.
+ * Of four, three that are left are taken as if they were four, as the weights are then read once, and two have code of
+ * their own. */
 #define QUANT_VECTOR_COLUMNS(name, of, at_once)                                                                        \
   NN_INLINE void name(const quant_piece *t, const int32_t format) {                                                    \
     int64_t r = 0;                                                                                                     \
-    for (; r + at_once <= t->panel->rows; r += at_once) {                                                              \
+    for (; r + at_once <= t->panel->rows || (at_once == 4 && r + 3 == t->panel->rows); r += at_once) {                 \
       of(t, r, at_once, format);                                                                                       \
     }                                                                                                                  \
-    for (; r < t->panel->rows; r++) {                                                                                  \
+    if (at_once == 4 && r + 2 == t->panel->rows) {                                                                     \
+      of(t, r, 2, format);                                                                                             \
+    } else if (at_once > 1 && r < t->panel->rows) {                                                                    \
       of(t, r, 1, format);                                                                                             \
     }                                                                                                                  \
   }
