@@ -1,17 +1,80 @@
 /*
- * attention_decode in bf16 by the tile registers of AMX (attention_decode.h). Keys are left factors as they lie in the
- * cache, 16 of them by 32 elements, and the queries that share a key head are the lanes: a key is read once for all of
- * them, and not widened. Values are right factors, their rows in pairs. The left ones are the queries' weights, each in
- * two parts of bf16, whose sum is within 2^-17 of the weight: little beside the output's own rounding of 2^-9.
+ * attention_decode in bf16 by the tile registers of AMX (Dao et al. 2023, "Flash-Decoding"): the keys are cut into
+ * pieces of a fixed number, each leaves its maximum, sum and output in scratch, and a second pass combines them in
+ * order. Keys are left factors as they lie in the cache, 16 of them by 32 elements, and the queries that share a key
+ * head are the lanes: a key is read once for all of them, and not widened. Values are right factors, their rows in
+ * pairs. The left ones are the queries' weights, each in two parts of bf16, whose sum is within 2^-17 of the weight:
+ * little beside the output's own rounding of 2^-9.
  */
 #include "kernel.h"
 
 #if defined(__AMX_BF16__)
 
 #include "attention_bf16.h"
-#include "attention_decode.h"
+#include "checks.h"
+
+#include "abi/generated/attention.h"
 
 #include <string.h>
+
+/* ---- pieces ---- */
+
+enum { PIECE_KEYS = 256 };
+
+typedef struct decode {
+  const nn_attention_decode_args *a;
+  float *partial, *workspace; /* [batch][heads][pieces][partial_size]: output, maximum, sum; and of each worker */
+  int64_t pieces, partial_size, workspace_size;
+} decode;
+
+/* The softmax of `keys` scores against their own maximum: scores become 2^(score - maximum). */
+NN_INLINE void decode_soften(float *scores, int64_t keys, float *peak, float *sum) {
+  vf top = vf_set1(-INFINITY);
+  for (int64_t j = 0; j < keys; j += VF) {
+    top = vf_max(vf_keep_part(vf_load(scores + j), nn_min(VF, keys - j), -INFINITY), top);
+  }
+  *peak = vf_maximum(top);
+  vf total = vf_set1(0.0f);
+  for (int64_t j = 0; j < keys; j += VF) {
+    const vf p = vf_keep_part(vf_exp2(vf_sub(vf_load(scores + j), vf_set1(*peak))), nn_min(VF, keys - j), 0.0f);
+    total = vf_add(total, p);
+    vf_store(scores + j, p);
+  }
+  *sum = vf_sum(total);
+}
+
+/* A row of the output, of its pieces. */
+NN_INLINE void decode_combine(const decode *f, int64_t row) {
+  const nn_attention_decode_args *a = f->a;
+  const int64_t dim = a->head_dim, end = nn_round_up(dim, VF),
+                pieces = nn_ceil_div(a->lengths[row / a->heads], PIECE_KEYS);
+  const float *partial = f->partial + row * f->pieces * f->partial_size;
+  float peak = -INFINITY;
+  for (int64_t p = 0; p < pieces; p++) {
+    const float top = partial[p * f->partial_size + end];
+    peak = top > peak ? top : peak;
+  }
+  vf sum = vf_set1(0.0f); /* in each lane */
+  for (int64_t p = 0; p < pieces; p++) {
+    const float *x = partial + p * f->partial_size + end;
+    sum = vf_fma(vf_set1(x[1]), vf_exp2(vf_set1(x[0] - peak)), sum);
+  }
+  for (int64_t d = 0; d < dim; d += VF) {
+    vf total = vf_set1(0.0f);
+    for (int64_t p = 0; p < pieces; p++) {
+      const float *x = partial + p * f->partial_size;
+      total = vf_fma(vf_load(x + d), vf_exp2(vf_set1(x[end] - peak)), total);
+    }
+    if (pieces > 0) {
+      total = vf_div(total, sum);
+    }
+    vf_store_part_as(a->out, row * dim + d, nn_min(VF, dim - d), total, NNCUDA_BF16);
+  }
+}
+
+NN_TASK(decode_combine_task, decode, decode_combine(job, task))
+
+/* ---- products ---- */
 
 enum {
   LANES = 16,          /* columns of a tile */
@@ -241,8 +304,8 @@ static void piece_values(const blocks *b, const piece *p, ahead *next, int64_t l
 static void decode_task(void *arg, int64_t task, int32_t worker) {
   const decode *f = arg;
   const nn_attention_decode_args *a = f->a;
-  const int64_t sequence = task / f->pieces, first_key = task % f->pieces * f->piece_keys;
-  piece p = {.keys = nn_min(f->piece_keys, a->lengths[sequence] - first_key), .dim = a->head_dim};
+  const int64_t sequence = task / f->pieces, first_key = task % f->pieces * PIECE_KEYS;
+  piece p = {.keys = nn_min(PIECE_KEYS, a->lengths[sequence] - first_key), .dim = a->head_dim};
   if (p.keys <= 0) {
     return;
   }
@@ -291,13 +354,28 @@ static void decode_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
+/* Partial results for as many pieces as the longest sequence can have. */
 NN_PLAIN static decode lay_out(const nn_attention_decode_args *a, nn_workspace *w) {
-  return decode_lay_out(a, w, PIECE_KEYS, nn_round_up(lay_blocks_out(a, NULL).size, VF));
+  decode f = {.a = a,
+              .partial_size = nn_round_up(a->head_dim, VF) + 2,
+              .workspace_size = nn_round_up(lay_blocks_out(a, NULL).size, VF)};
+  const int64_t most = nn_max(1, nn_ceil_div(a->capacity, PIECE_KEYS));
+  f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
+  f.partial = nn_workspace_piece(w, (size_t)(a->batch * a->heads * most * f.partial_size) * sizeof(float));
+  return f;
 }
 
 static int32_t run(nncuda_ctx *ctx, const nn_attention_decode_args *a) {
   decode f = lay_out(a, nn_workspace_of(ctx));
-  return decode_run(ctx, &f, decode_task);
+  NN_TRY(nn_check_range(ctx, "lengths", a->lengths, a->batch, 0, a->capacity, ", the capacity"));
+  int64_t longest = 0;
+  for (int64_t b = 0; b < a->batch; b++) {
+    longest = nn_max(longest, a->lengths[b]);
+  }
+  f.pieces = nn_max(1, nn_ceil_div(longest, PIECE_KEYS));
+  nn_parallel(ctx, a->batch * f.pieces, decode_task, &f);
+  nn_parallel(ctx, a->batch * a->heads, decode_combine_task, &f);
+  return NNCUDA_SUCCESS;
 }
 
 NN_BF16_KERNEL_BY(attention_decode, nn_attention_decode_args, run, lay_out)

@@ -47,6 +47,8 @@ typedef struct page_rows {
   const char *k, *v;           /* the rows of the first token */
   const char *next_k, *next_v; /* those of the page that is needed after this one, or null */
   int64_t row_bytes, dim;
+  int64_t step;    /* bytes from a row to the next */
+  int64_t rows;    /* that are memory, whether seen or not */
   int32_t fetched; /* 1: this page is the next one of the page before */
 } page_rows;
 
@@ -100,20 +102,29 @@ NN_INLINE void page_fetch(const char *from, int64_t bytes) {
   }
 }
 
+/* The same of some rows. */
+NN_INLINE void page_fetch_rows(const page_rows *page, const char *from, int64_t rows) {
+  const int32_t whole = page->step == page->row_bytes;
+  const int64_t pieces = whole ? 1 : rows, bytes = whole ? rows * page->row_bytes : page->row_bytes;
+  for (int64_t i = 0; i < pieces; i++, from += page->step) {
+    page_fetch(from, bytes);
+  }
+}
+
 /* Keys key .. key+ATTN_NR-1 of a page, transposed; zeros from `keys` on. */
 NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64_t keys, int32_t format) {
   for (int64_t first = key; first < key + ATTN_NR; first += VF, panel += VF) {
-    const char *from = page->k + first * page->row_bytes;
+    const char *from = page->k + first * page->step;
     for (int64_t d = 0; d < page->dim; d += VF) {
       if (first + VF <= keys && d + VF <= page->dim) {
-        page_turn_floats(panel + d * ATTN_NR, from, page->row_bytes, d, format);
+        page_turn_floats(panel + d * ATTN_NR, from, page->step, d, format);
         continue;
       }
       vf x[VF];
       for (int i = 0; i < VF; i++) {
         x[i] = vf_set1(0.0f);
         if (first + i < keys) {
-          x[i] = page_columns(from + i * page->row_bytes, d, page->dim, format);
+          x[i] = page_columns(from + i * page->step, d, page->dim, format);
         }
       }
       transpose(x);
@@ -162,7 +173,7 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
                            int32_t format) {
   const int64_t keys = page_keys_of(sight, w->rows - 1), from = page_key_from(sight, first);
   for (int64_t key = from / ATTN_NR * ATTN_NR; key < keys; key += ATTN_NR) {
-    page_fetch(page->v + key * page->row_bytes, nn_min(ATTN_NR, keys - key) * page->row_bytes);
+    page_fetch_rows(page, page->v + key * page->step, nn_min(ATTN_NR, keys - key));
     page_keys(w->keys, page, key, keys, format);
     int64_t height;
     for (int64_t r = first; r < w->rows; r += height) {
@@ -186,21 +197,30 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
 NN_INLINE void page_score_panel(const page_space *w, const page_rows *page, int64_t key, int rows, int32_t format) {
   const int32_t stored = page_panel_format(format);
   const int columns = page_panel_columns(format);
-  int64_t share = 0; /* of the next page's keys, beside each column; where there is none, nothing of these */
+  /* Of the next page's keys a share beside each column, hence a row beside PAGE_PANEL_KEYS-ths of them; where there is
+   * no such page, nothing of these. */
+  int64_t share = 0, gap = 0, left = page->dim;
   const char *next = page->k;
   if (page->next_k) {
     share = PAGE_PANEL_KEYS * page->row_bytes / page->dim;
-    next = page->next_k + key * page->row_bytes;
+    gap = page->step - page->row_bytes;
+    left = page->dim / PAGE_PANEL_KEYS;
+    next = page->next_k + key * page->step;
   }
+  const int64_t columns_a_row = left;
   page_panel panel;
   vf acc[ATTN_TILE_ROWS_MID][2];
   NN_UNROLL for (int r = 0; r < rows; r++) { acc[r][0] = acc[r][1] = vf_set1(0.0f); }
   for (int64_t d = 0; d < page->dim; d += columns) {
-    page_fill_panel(&panel, page->k + key * page->row_bytes, page->row_bytes, d, format);
+    page_fill_panel(&panel, page->k + key * page->step, page->step, d, format);
     __asm__("" : "+m"(panel)); /* the panel is memory: kept in registers, it would push the sums out of them */
     const float *q = w->q + d / ATTN_NR * w->height * ATTN_NR + d % ATTN_NR;
     NN_UNROLL for (int c = 0; c < columns; c++, next += share) {
       page_fetch(next, share);
+      if (--left == 0) {
+        next += gap;
+        left = columns_a_row;
+      }
       const vf low = page_panel_load(&panel, c, 0, stored), high = page_panel_load(&panel, c, 1, stored);
       NN_UNROLL for (int r = 0; r < rows; r++) {
         const vf one = vf_set1(q[r * ATTN_NR + c]);
@@ -234,11 +254,11 @@ NN_INLINE void page_turn_queries(const page_space *w, float *turned, int64_t dim
 NN_INLINE void page_score_lanes(const page_space *w, const page_rows *page, const float *queries, int64_t key,
                                 int32_t format) {
   enum { LD = ATTN_MAX_HEAD_DIM + 16 }; /* not a power of two: keys would share sets of the cache */
-  const char *from = page->k + key * page->row_bytes;
+  const char *from = page->k + key * page->step;
   float keys[VF * LD];
-  for (int i = 0; i < VF; i++, from += page->row_bytes) {
+  for (int i = 0; i < VF; i++, from += page->step) {
     if (page->next_k) {
-      page_fetch(page->next_k + (key + i) * page->row_bytes, page->row_bytes);
+      page_fetch(page->next_k + (key + i) * page->step, page->row_bytes);
     }
     for (int64_t d = 0; d < page->dim; d += VF) {
       vf_store(keys + i * LD + d, page_whole_columns(from, d, format));
@@ -269,7 +289,7 @@ NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, 
   }
   for (int64_t key = from / PAGE_PANEL_KEYS * PAGE_PANEL_KEYS; key < keys; key += PAGE_PANEL_KEYS) {
     if (!page->fetched) {
-      page_fetch(page->v + key * page->row_bytes, PAGE_PANEL_KEYS * page->row_bytes);
+      page_fetch_rows(page, page->v + key * page->step, PAGE_PANEL_KEYS);
     }
     if (lanes) {
       page_score_lanes(w, page, queries, key, format);
@@ -358,7 +378,7 @@ NN_INLINE void page_values(float *panels, const page_rows *page, int64_t from, i
   for (int64_t key = from; key < keys; key++) {
     for (int64_t d = 0; d < page->dim; d += VF) {
       vf_store(panels + (d / ATTN_NR * NN_PAGE_TOKENS + key) * ATTN_NR + d % ATTN_NR,
-               page_columns(page->v + key * page->row_bytes, d, page->dim, format));
+               page_columns(page->v + key * page->step, d, page->dim, format));
     }
   }
 }
@@ -440,14 +460,18 @@ NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int6
     NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_set1(0.0f); }
   }
   const float *p = w->scores + r * PAGE_LD;
-  const char *from = page->v + begin * page->row_bytes;
-  int64_t share = 0; /* of the next page's values, beside each key; where there is none, nothing of these */
+  const char *from = page->v + begin * page->step;
+  /* Of the next page's values a share beside each key, in the order of memory or, where rows lie apart, these vectors
+   * of a row; where there is no such page, nothing of these. */
+  int64_t share = 0, next_step = 0;
   const char *next = page->v;
   if (r == 0 && page->next_v) {
+    const int32_t whole = page->step == page->row_bytes;
     share = vectors * VF * page->row_bytes / page->dim;
-    next = page->next_v + vector * VF * NN_PAGE_TOKENS * page->row_bytes / page->dim;
+    next_step = whole ? share : page->step;
+    next = page->next_v + vector * VF * page->row_bytes / page->dim * (whole ? NN_PAGE_TOKENS : 1);
   }
-  for (int64_t j = begin; j < keys; j++, from += page->row_bytes, next += share) {
+  for (int64_t j = begin; j < keys; j++, from += page->step, next += next_step) {
     page_fetch(next, share);
     vf x[4];
     NN_UNROLL for (int v = 0; v < vectors; v++) { x[v] = page_whole_columns(from, (vector + v) * VF, format); }
@@ -498,7 +522,8 @@ NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sig
   const int64_t from = page_key_from(sight, first), last = page_key_from(sight, w->rows - 1);
   const int32_t straight =
       w->rows <= PAGE_STRAIGHT_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys && from == last;
-  if (straight && w->rows <= PAGE_SCORE_ROWS && page->dim % PAGE_PANEL_COLUMNS == 0) {
+  if (straight && w->rows <= PAGE_SCORE_ROWS && page->dim % PAGE_PANEL_COLUMNS == 0 &&
+      nn_round_up(keys, PAGE_PANEL_KEYS) <= page->rows) {
     page_scores_straight(w, page, from, keys, format);
   } else {
     page_scores(w, page, sight, first, format);
@@ -514,7 +539,7 @@ NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sig
     page_output_straight(w, page, from, keys, format);
   } else {
     if (page->next_k) {
-      page_fetch(page->next_k, ATTN_NR * page->row_bytes);
+      page_fetch_rows(page, page->next_k, ATTN_NR);
     }
     page_output_packed(w, page, sight, first, format);
   }

@@ -22,9 +22,9 @@ typedef struct page_panel {
 } page_panel;
 
 /* Columns d .. d+VF-1 of keys 0 .. VF-1 as f32, into a panel of f32. */
-NN_INLINE void page_turn_floats(float *to, const char *from, int64_t row_bytes, int64_t d, int32_t format) {
+NN_INLINE void page_turn_floats(float *to, const char *from, int64_t step, int64_t d, int32_t format) {
   vf x[VF];
-  NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = page_whole_columns(from + i * row_bytes, d, format); }
+  NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = page_whole_columns(from + i * step, d, format); }
   transpose(x);
   NN_UNROLL for (int i = 0; i < VF; i++) { vf_store(to + i * PAGE_PANEL_KEYS, x[i]); }
 }
@@ -40,18 +40,18 @@ NN_INLINE void page_turn_floats(float *to, const char *from, int64_t row_bytes, 
   }
 
 /* 32 bytes of each of 32 keys: those of keys i and i + 16 in one vector. */
-NN_INLINE void page_load_keys(__m512i x[16], const char *from, int64_t row_bytes) {
+NN_INLINE void page_load_keys(__m512i x[16], const char *from, int64_t step) {
   NN_UNROLL for (int i = 0; i < 16; i++) {
-    const __m256i low = _mm256_loadu_si256((const __m256i *)(from + i * row_bytes));
+    const __m256i low = _mm256_loadu_si256((const __m256i *)(from + i * step));
     x[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low),
-                              _mm256_loadu_si256((const __m256i *)(from + (i + 16) * row_bytes)), 1);
+                              _mm256_loadu_si256((const __m256i *)(from + (i + 16) * step)), 1);
   }
 }
 
 /* 16 columns of 16 bits. */
-NN_INLINE void page_turn_words(char *to, const char *from, int64_t row_bytes) {
+NN_INLINE void page_turn_words(char *to, const char *from, int64_t step) {
   __m512i x[16], y[16];
-  page_load_keys(x, from, row_bytes);
+  page_load_keys(x, from, step);
   PAGE_TURN(y, x, 1, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16)
   PAGE_TURN(x, y, 2, _mm512_unpacklo_epi32, _mm512_unpackhi_epi32)
   PAGE_TURN(y, x, 4, _mm512_unpacklo_epi64, _mm512_unpackhi_epi64)
@@ -64,9 +64,9 @@ NN_INLINE void page_turn_words(char *to, const char *from, int64_t row_bytes) {
 }
 
 /* 32 columns of 8 bits. */
-NN_INLINE void page_turn_bytes(char *to, const char *from, int64_t row_bytes) {
+NN_INLINE void page_turn_bytes(char *to, const char *from, int64_t step) {
   __m512i x[16], y[16];
-  page_load_keys(x, from, row_bytes);
+  page_load_keys(x, from, step);
   PAGE_TURN(y, x, 1, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8)
   PAGE_TURN(x, y, 2, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16)
   PAGE_TURN(y, x, 4, _mm512_unpacklo_epi32, _mm512_unpackhi_epi32)
@@ -87,25 +87,25 @@ NN_INLINE int page_panel_columns(int32_t format) {
 }
 
 /* Columns d .. of the keys that begin at `from`. */
-NN_INLINE void page_fill_panel(page_panel *panel, const char *from, int64_t row_bytes, int64_t d, int32_t format) {
+NN_INLINE void page_fill_panel(page_panel *panel, const char *from, int64_t step, int64_t d, int32_t format) {
   if (format == NNCUDA_FORMAT_Q8_0) {
     const char *block = from + d / NN_QK * (int64_t)sizeof(nn_block_q8_0);
     uint16_t scales[PAGE_PANEL_KEYS];
     NN_UNROLL for (int i = 0; i < PAGE_PANEL_KEYS; i++) {
-      memcpy(&scales[i], ((const nn_block_q8_0 *)(block + i * row_bytes))->d, sizeof scales[i]);
+      memcpy(&scales[i], ((const nn_block_q8_0 *)(block + i * step))->d, sizeof scales[i]);
     }
     NN_UNROLL for (int v = 0; v < 2; v++) {
       vf_store(panel->scales + v * VF, page_load((const char *)(scales + v * VF), NNCUDA_F16));
     }
-    page_turn_bytes(panel->elements, (const char *)((const nn_block_q8_0 *)block)->q, row_bytes);
+    page_turn_bytes(panel->elements, (const char *)((const nn_block_q8_0 *)block)->q, step);
   } else if (format == NNCUDA_FORMAT_E4M3) {
-    page_turn_bytes(panel->elements, from + d, row_bytes);
+    page_turn_bytes(panel->elements, from + d, step);
   } else if (format == NNCUDA_FORMAT_F32) {
     NN_UNROLL for (int v = 0; v < 2; v++) {
-      page_turn_floats((float *)panel->elements + v * VF, from + v * VF * row_bytes, row_bytes, d, format);
+      page_turn_floats((float *)panel->elements + v * VF, from + v * VF * step, step, d, format);
     }
   } else {
-    page_turn_words(panel->elements, from + d * 2, row_bytes);
+    page_turn_words(panel->elements, from + d * 2, step);
   }
 }
 #else
@@ -119,9 +119,9 @@ NN_INLINE int page_panel_columns(int32_t format) {
   return VF;
 }
 
-NN_INLINE void page_fill_panel(page_panel *panel, const char *from, int64_t row_bytes, int64_t d, int32_t format) {
+NN_INLINE void page_fill_panel(page_panel *panel, const char *from, int64_t step, int64_t d, int32_t format) {
   NN_UNROLL for (int v = 0; v < 2; v++) {
-    page_turn_floats((float *)panel->elements + v * VF, from + v * VF * row_bytes, row_bytes, d, format);
+    page_turn_floats((float *)panel->elements + v * VF, from + v * VF * step, step, d, format);
   }
 }
 #endif

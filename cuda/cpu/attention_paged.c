@@ -1,6 +1,7 @@
 /*
- * Attention over paged caches, of many new tokens or of one a sequence (Dao et al. 2023, "Flash-Decoding"; Kwon et al.
- * 2023, "PagedAttention"). attention_page.h has the mathematics.
+ * Attention over caches, in pages of many new tokens or of one a sequence (Dao et al. 2023, "Flash-Decoding"; Kwon et
+ * al. 2023, "PagedAttention"), or each in one piece of one new token a sequence, which is cut into pages of which each
+ * follows the one before it. attention_page.h has the mathematics.
  *
  * The rows of a task are (token, query head) pairs of one sequence that share a key head, so that a page is read, and
  * converted, once for all of them. A task computes all pages of its rows and merges them as it goes; where that would
@@ -30,6 +31,8 @@ typedef struct paged {
   paged_block *blocks;
   int64_t count, group, pages; /* blocks; query heads a key head; pages of all blocks */
   int64_t window;              /* keys that a row sees at most */
+  int64_t capacity;            /* rows of a sequence's cache that is one piece; 0 if caches are pages */
+  int64_t step, of_head;       /* bytes from row to row, and from key head to key head */
   int64_t run, runs;           /* pages of a task; tasks of all blocks for each key head */
   float *workspace, *parts;    /* of each worker; [pages][kv_heads] */
   int64_t workspace_size, part_size;
@@ -49,18 +52,25 @@ static page_sight sight_of(const paged *f, const paged_block *b, int64_t page) {
                       .window = f->window};
 }
 
+/* Where a page of a sequence begins in the caches. */
+static int64_t page_at(const paged *f, const paged_block *b, int64_t page) {
+  return f->capacity ? (b->sequence * f->capacity + page * NN_PAGE_TOKENS) * f->step
+                     : f->a->page_table[b->sequence * f->a->max_pages + page] * f->a->page_bytes;
+}
+
 static page_rows rows_at(const paged *f, const paged_block *b, int64_t kv_head, int64_t page, int64_t begin,
                          int64_t end) {
   const nn_attention_decode_paged_args *a = f->a;
-  const int32_t *table = a->page_table + b->sequence * a->max_pages;
-  const int64_t head_bytes = a->page_bytes / a->kv_heads, at = table[page] * a->page_bytes + kv_head * head_bytes;
+  const int64_t at = page_at(f, b, page) + kv_head * f->of_head;
   page_rows rows = {.k = (const char *)a->k_pages + at,
                     .v = (const char *)a->v_pages + at,
-                    .row_bytes = head_bytes / NN_PAGE_TOKENS,
+                    .row_bytes = f->capacity ? f->of_head : f->step,
                     .dim = a->head_dim,
+                    .step = f->step,
+                    .rows = f->capacity ? f->capacity - page * NN_PAGE_TOKENS : NN_PAGE_TOKENS,
                     .fetched = page > begin};
   if (page + 1 < end) {
-    const int64_t next = table[page + 1] * a->page_bytes + kv_head * head_bytes;
+    const int64_t next = page_at(f, b, page + 1) + kv_head * f->of_head;
     rows.next_k = (const char *)a->k_pages + next;
     rows.next_v = (const char *)a->v_pages + next;
   }
@@ -213,15 +223,19 @@ static int32_t by_pages(paged *f, int64_t threads) {
   return 1;
 }
 
-/* The sequences decide how many blocks there are, of how many rows and pages: for the most of each. */
-NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_workspace *w) {
+/* The sequences decide how many blocks there are, of how many rows and pages: for the most of each. `capacity` as in
+ * `paged`. */
+NN_PLAIN static paged lay_out_rows(const nn_attention_decode_paged_args *a, int64_t capacity, nn_workspace *w) {
   const int64_t threads = w->machine->threads, group = a->heads / a->kv_heads;
   const int64_t blocks = a->tokens * group / TASK_ROWS + nn_min(a->batch, a->tokens);
   const int64_t largest = nn_min(TASK_ROWS, a->tokens * group);
   const int64_t few = nn_min(blocks, nn_ceil_div(TASKS_A_WORKER * threads, a->kv_heads));
   const int64_t pages = nn_min(a->max_pages, INT32_MAX / NN_PAGE_TOKENS + 1); /* more no length can count */
   const int64_t part_size = nn_round_up(page_part_size(largest, a->head_dim), 16);
-  paged f = {.a = a, .sequences = PAGED_SEQUENCES(a), .group = group, .window = paged_window(a->window)};
+  paged f = {
+      .a = a, .sequences = PAGED_SEQUENCES(a), .group = group, .window = paged_window(a->window), .capacity = capacity};
+  f.of_head = capacity ? a->head_dim * nn_dtype_bytes(a->dtype) : a->page_bytes / a->kv_heads;
+  f.step = capacity ? a->kv_heads * f.of_head : f.of_head / NN_PAGE_TOKENS;
   f.workspace_size = nn_round_up(page_space_size(largest, a->head_dim), 16);
   f.blocks = nn_workspace_piece(w, (size_t)blocks * sizeof *f.blocks);
   f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * threads) * sizeof(float));
@@ -232,23 +246,66 @@ NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_worksp
   return f;
 }
 
-static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_args *a) {
-  paged f = lay_out(a, nn_workspace_of(ctx));
-  NN_TRY(check_sequences(ctx, &f.sequences, f.window));
-  const int64_t largest = cut(&f);
-  if (f.count == 0) {
+/* Of sequences that have been checked. */
+static int32_t attend(nncuda_ctx *ctx, paged *f) {
+  const nn_attention_decode_paged_args *a = f->a;
+  const int64_t largest = cut(f);
+  if (f->count == 0) {
     return NNCUDA_SUCCESS;
   }
-  f.workspace_size = nn_round_up(page_space_size(largest, a->head_dim), 16);
-  f.part_size = nn_round_up(page_part_size(largest, a->head_dim), 16);
-  if (by_pages(&f, nn_workspace_of(ctx)->machine->threads)) {
-    nn_parallel(ctx, f.runs * a->kv_heads, run_task, &f);
-    nn_parallel(ctx, f.count * a->kv_heads, merge_task, &f);
+  f->workspace_size = nn_round_up(page_space_size(largest, a->head_dim), 16);
+  f->part_size = nn_round_up(page_part_size(largest, a->head_dim), 16);
+  if (by_pages(f, nn_workspace_of(ctx)->machine->threads)) {
+    nn_parallel(ctx, f->runs * a->kv_heads, run_task, f);
+    nn_parallel(ctx, f->count * a->kv_heads, merge_task, f);
   } else {
-    nn_parallel(ctx, f.count * a->kv_heads, block_task, &f);
+    nn_parallel(ctx, f->count * a->kv_heads, block_task, f);
   }
   return NNCUDA_SUCCESS;
 }
 
+NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_workspace *w) {
+  return lay_out_rows(a, 0, w);
+}
+
+static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_args *a) {
+  paged f = lay_out(a, nn_workspace_of(ctx));
+  NN_TRY(check_sequences(ctx, &f.sequences, f.window));
+  return attend(ctx, &f);
+}
+
 NN_KERNEL_BY(flash_attention_paged, paged_attention, lay_out)
 NN_KERNEL_BY(attention_decode_paged, paged_attention, lay_out)
+
+/* ---- caches of one piece ---- */
+
+NN_PLAIN static nn_attention_decode_paged_args in_pages(const nn_attention_decode_args *a) {
+  return (nn_attention_decode_paged_args){.q = a->q,
+                                          .k_pages = a->k_cache,
+                                          .v_pages = a->v_cache,
+                                          .lengths = a->lengths,
+                                          .out = a->out,
+                                          .tokens = a->batch,
+                                          .batch = a->batch,
+                                          .max_pages = nn_ceil_div(a->capacity, NN_PAGE_TOKENS),
+                                          .heads = a->heads,
+                                          .kv_heads = a->kv_heads,
+                                          .head_dim = a->head_dim,
+                                          .ld_q = a->ld_q,
+                                          .scale = a->scale,
+                                          .format = a->dtype,
+                                          .dtype = a->dtype};
+}
+
+NN_WORKSPACE(attention_decode) {
+  const nn_attention_decode_paged_args a = in_pages(args);
+  lay_out_rows(&a, ((const nn_attention_decode_args *)args)->capacity, w);
+}
+
+int32_t NN_KERNEL(attention_decode)(nncuda_ctx *ctx, const void *args) {
+  const nn_attention_decode_args *of = args;
+  const nn_attention_decode_paged_args a = in_pages(of);
+  NN_TRY(nn_check_range(ctx, "lengths", of->lengths, of->batch, 0, of->capacity, ", the capacity"));
+  paged f = lay_out_rows(&a, of->capacity, nn_workspace_of(ctx));
+  return attend(ctx, &f);
+}

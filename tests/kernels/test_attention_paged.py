@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import engine
 import numpy as np
 import pytest
+import stored
 from engine import FLOATS, ROUNDING, THREADS, Engine
 from pages import STORAGE, Pages, filled, offsets
 
@@ -161,6 +162,23 @@ def test_prefill_is_decoding(cpu: Engine, shape: tuple[int, int, int], storage: 
     whole = prefill(cpu, case, pages, q, offsets([LENGTH]), pages.lengths)
     assert np.isfinite(whole).all()
     assert whole.tobytes() == alone(cpu, case, pages, q).tobytes()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
+def test_cache_of_one_piece(cpu: Engine, shape: tuple[int, int, int], dtype: str) -> None:
+    """attention_decode has the bits of pages that hold its rows, and reads nothing behind the cache."""
+    case = Case(*shape, (300, 0, 1, 130, 301), storage=dtype, dtype=dtype, extra=3)
+    pages, q, capacity = case.pages(), case.queries(5), 301
+    k, v = (engine.empty((5, capacity, *shape[1:]), dtype) for _ in "kv")
+    for b, length in enumerate(case.lengths):
+        k[b, :length], v[b, :length] = (pages.rows(x, b) for x in (pages.k, pages.v))
+    out = engine.empty((5, case.heads, case.head_dim), dtype)
+    sizes = (5, capacity, *shape, q.shape[1])
+    with stored.walled() as memory:
+        caches = memory.place(k), memory.place(v)
+        cpu.attention_decode(q, *caches, pages.lengths, out, *sizes, case.scale, dtype)
+    assert out.tobytes() == decode(cpu, case, pages, q, pages.lengths).tobytes()
 
 
 @pytest.mark.parametrize("threads", THREADS)
