@@ -44,6 +44,10 @@ NN_INLINE void interleaved_fetch_line(interleaved_fetch *f) {
   }
 }
 
+/* What lies there is loaded again: words that the compiler keeps for the other vectors of rows are more than there are
+ * registers, and it copies them to the stack. */
+#define INTERLEAVED_LOAD_AGAIN(pointer) __asm__("" : "+r"(pointer))
+
 /* The integers of a run of a vector of rows, one block or two, against `rows` rows of the activations, which begin at
  * x. Asks for a line a word, unless `fetch` is null. */
 NN_INLINE void interleaved_integers(const uint8_t *w, int part, int run, const int8_t *x, int64_t row_codes,
@@ -116,8 +120,9 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
 #pragma GCC unroll 2
     for (int part = 0; part < INTERLEAVED_PARTS; part++) {
       const int8_t *x = acts->codes + first * row_codes + block * QUANT_BLOCK;
-      if (interleaved_is_large(format)) { /* loads again: words kept for all runs would be more than registers */
-        __asm__("" : "+r"(w), "+r"(x));
+      if (interleaved_is_large(format)) {
+        INTERLEAVED_LOAD_AGAIN(w);
+        INTERLEAVED_LOAD_AGAIN(x);
       }
       si integers[2][QUANT_ROWS_AT_ONCE];
       interleaved_integers(w, part, run, x, row_codes, integers, rows, part == 0 ? fetch : NULL, format);
@@ -154,6 +159,8 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
     const vf scale = interleaved_scale(w, part);
     for (int half = 0; half < 2; half++) {
       const int64_t block = i + half * 4;
+      const int8_t *codes = acts->codes + first * row_codes + block * QUANT_BLOCK;
+      INTERLEAVED_LOAD_AGAIN(codes);
       vw total[QUANT_ROWS_AT_ONCE][4];
 #pragma GCC unroll 2
       for (int p = 0; p < 2; p++) { /* of 16 elements of each block, which have a scale */
@@ -168,7 +175,7 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
           interleaved_four(w, part, half, p * 4 + g, c, NNCUDA_FORMAT_Q6_K);
 #pragma GCC unroll 4
           for (int r = 0; r < rows; r++) {
-            const int8_t *x = acts->codes + (first + r) * row_codes + block * QUANT_BLOCK + p * 16 + g * 4;
+            const int8_t *x = codes + r * row_codes + p * 16 + g * 4;
 #pragma GCC unroll 4
             for (int run = 0; run < 4; run++) {
               dot[r][run] = si_dot(dot[r][run], c[run], x + run * QUANT_BLOCK, 0);
@@ -207,6 +214,8 @@ NN_INLINE void interleaved_half(const uint8_t *w, const quant_activations *acts,
                                 int part, int half, vf sum[][INTERLEAVED_PARTS], const int rows,
                                 interleaved_fetch *fetch, const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
+  const int8_t *codes = acts->codes + first * row_codes + i * QUANT_BLOCK;
+  INTERLEAVED_LOAD_AGAIN(codes);
   si dot[2][QUANT_ROWS_AT_ONCE][4]; /* of 16 elements of each block, which have a factor */
 #pragma GCC unroll 2
   for (int p = 0; p < 2; p++) {
@@ -220,7 +229,7 @@ NN_INLINE void interleaved_half(const uint8_t *w, const quant_activations *acts,
       pairs_four(w, part, half, p * 4 + g, c, format);
 #pragma GCC unroll 4
       for (int r = 0; r < rows; r++) {
-        const int8_t *x = acts->codes + (first + r) * row_codes + i * QUANT_BLOCK + p * 16 + g * 4;
+        const int8_t *x = codes + r * row_codes + p * 16 + g * 4;
 #pragma GCC unroll 4
         for (int run = 0; run < 4; run++) {
           dot[p][r][run] = si_dot(dot[p][r][run], c[run], x + run * QUANT_BLOCK, 0);
