@@ -60,6 +60,8 @@ def cpu() -> list[Work]:
         paged.prefill(512, 32, 4, 64, "fma_f32", Bar(share=0.45)),
         paged.decode(2048, 32, 4, 64, "read", Bar(share=0.5), _COLD_PAGES),
         paged.decode(16384, 32, 4, 64, "read", Bar(share=0.5), _COLD_PAGES),
+        *(paged.decode(16384, 32, 4, 64, "read", Bar(), _COLD_PAGES, form) for form in ("f32", "bf16", "q8_0")),
+        *(paged.decode_one_piece(16384, 32, 4, 64, dtype, "read", Bar(), _COLD_PAGES) for dtype in ("f32", "bf16")),
         move.softmax(2048, 32000, Bar(times_peer=1.5)),
         move.cross_entropy(512, 32000, Bar(times_peer=2.5)),
         move.rmsnorm(2048, 768, Bar(times_peer=8.0)),
