@@ -6,10 +6,12 @@
  * the keys alone, wherever they are computed:
  *
  *   score j       q . k_j, element after element, one chain of fma (scores are in units of ln 2)
- *   in a page     m = largest score, p_j = 2^(score j - m); s = sum of p_j, lane j mod VF by itself, then the lanes as
- * sum_each adds them; o = sum of p_j v_j, key after key, one chain of fma over pages    in the order of the table, from
- * (M, S, O) = (-FLT_MAX, 0, 0): M' = max(M, m), a = 2^(M - M'), b = 2^(m - M'), S' = fma(S, a, s b), O' = fma(O, a, o
- * b); the result is O / S
+ *   in a page     m = largest score, p_j = 2^(score j - m);
+ *                 s = sum of p_j, lane j mod VF by itself, then the lanes as sum_each adds them;
+ *                 o = sum of p_j v_j, key after key, one chain of fma
+ *   over pages    in the order of the table, from (M, S, O) = (-FLT_MAX, 0, 0):
+ *                 M' = max(M, m), a = 2^(M - M'), b = 2^(m - M'), S' = fma(S, a, s b), O' = fma(O, a, o b);
+ *                 the result is O / S
  *
  * Keys that a query does not see take no part: not even times zero, since what is stored for later tokens may be
  * infinite. So it does not matter how rows are grouped into tiles, nor in which form a page's numbers are when they are
@@ -197,8 +199,8 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
 NN_INLINE void page_score_panel(const page_space *w, const page_rows *page, int64_t key, int rows, int32_t format) {
   const int32_t stored = page_panel_format(format);
   const int columns = page_panel_columns(format);
-  /* Of the next page's keys a share beside each column, hence a row beside PAGE_PANEL_KEYS-ths of them; where there is
-   * no such page, nothing of these. */
+  /* Of the next page's keys a share beside each column, hence a row beside dim / PAGE_PANEL_KEYS columns; where there
+   * is no such page, nothing of these. */
   int64_t share = 0, gap = 0, left = page->dim;
   const char *next = page->k;
   if (page->next_k) {

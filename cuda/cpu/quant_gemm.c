@@ -186,20 +186,28 @@ NN_INLINE void round_row(const quant_job *job, const quant_panel *panel, int64_t
 NN_PER_DTYPE(round_row_of, (const quant_job *job, const quant_panel *panel, int64_t r, char *space),
              round_row(job, panel, r, space, DT))
 
-/* The scales of rows from `end` on that are not there but are multiplied with the last ones: subnormal ones would cost
- * time. */
+/* Of a panel's `rows` rows: how many are multiplied. */
+static int64_t rows_taken(int32_t order, int64_t rows) {
+  if (order == QUANT_BY_TILE) {
+    return nn_round_up(rows, QUANT_ROWS);
+  }
+  return order == QUANT_BY_ROW && rows % QUANT_FOUR == QUANT_FOUR - 1 ? rows + 1 : rows;
+}
+
+/* Rows from `end` on that are not there but are multiplied with the last ones: their scales would cost time where they
+ * are subnormal, and their sums leave 32 bits. */
 static void round_missing(const quant_job *job, const quant_panel *panel, int64_t end) {
-  const int64_t blocks = job->args->k / QUANT_BLOCK;
+  const int64_t k = job->args->k;
   for (int32_t form = QUANT_FORM_BLOCKS; form <= QUANT_FORM_INTERLEAVED; form++) {
     const quant_activations *acts = &job->activations[form];
     const int32_t order = quant_order(form, panel->rows);
-    if (acts->codes == NULL || order == QUANT_BY_RUN) {
-      continue;
-    }
-    for (int64_t r = end; r < nn_round_up(end, order == QUANT_BY_TILE ? QUANT_ROWS : 4); r++) {
-      for (int64_t i = 0; i < blocks; i++) {
-        const int64_t at = quant_scale_at(order, panel, r, i, job->args->k);
+    for (int64_t r = end; acts->codes != NULL && r < rows_taken(order, end); r++) {
+      for (int64_t i = 0; i < k / QUANT_BLOCK; i++) {
+        const int64_t at = quant_scale_at(order, panel, r, i, k);
         acts->scale[at] = acts->total[at] = 0.0f;
+        if (order == QUANT_BY_ROW) {
+          acts->sums[2 * at] = acts->sums[2 * at + 1] = 0;
+        }
       }
     }
   }
@@ -214,7 +222,9 @@ static void round_task(void *arg, int64_t i, int32_t worker) {
   for (int64_t r = first; r < end; r++) {
     NN_CALL_PER_DTYPE(x->dtype, round_row_of, (job, panel, r, job->scratch + worker * job->scratch_step));
   }
-  round_missing(job, panel, end);
+  if (first < end) {
+    round_missing(job, panel, end);
+  }
 }
 
 /* The panels of all groups. Returns the rows of the largest. */

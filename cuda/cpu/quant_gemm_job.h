@@ -33,18 +33,24 @@ enum { QUANT_FORM_BLOCKS, QUANT_FORM_INTERLEAVED, QUANT_FORM_F32, QUANT_FORM_F16
 
 enum {
   QUANT_ROWS = 16,            /* rows of the activations in a tile */
+  QUANT_FOUR = 4,             /* that vectors take together, at most; three are taken as so many */
   QUANT_PANEL = 512,          /* most rows in a task */
   QUANT_COLUMNS = 64,         /* columns of a task when the panel has many rows */
   QUANT_COLUMNS_MOST = 512,   /* when it has few */
   QUANT_TASK_BYTES = 96 << 10 /* of weights in such a task */
 };
 
-/* The activations, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. The backend says in which order a
- * panel of so many rows has its codes and scales (quant_order, quant_gemm_backend.h): QUANT_BY_ROW   row by row
+/*
+ * The activations, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. The backend says in which order a
+ * panel of so many rows has its codes and scales (quant_order, quant_gemm_backend.h):
+ *
+ *   QUANT_BY_ROW   row by row
  *   QUANT_BY_RUN   in runs of QUANT_RUN blocks, each with all rows of the panel, row by row: what is multiplied with
- * the same weights is one run of memory QUANT_BY_TILE  a tile's scales as [k / 32][QUANT_ROWS], its codes as [k /
- * 32][8][QUANT_ROWS][4] for weights row by row, and as [k / 64][QUANT_ROWS][64] for interleaved ones: the factor whose
- * rows stay as they are is the other one */
+ *                  the same weights is one run of memory
+ *   QUANT_BY_TILE  a tile's scales as [k / 32][QUANT_ROWS], its codes as [k / 32][8][QUANT_ROWS][4] for weights row by
+ *                  row, and as [k / 64][QUANT_ROWS][64] for interleaved ones: the factor whose rows stay as they are is
+ *                  the other one
+ */
 enum { QUANT_BY_ROW, QUANT_BY_RUN, QUANT_BY_TILE };
 enum { QUANT_RUN = 8 };
 

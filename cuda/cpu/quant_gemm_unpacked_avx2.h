@@ -22,7 +22,12 @@ enum {
   UNPACKED_ROWS = 4,                  /* of the activations at a time */
   UNPACKED_WORDS = QUANT_BLOCK / 4,   /* of a block, with codes of 8 bits */
   UNPACKED_VECTORS = QUANT_ROWS / VF, /* that hold a word of each of QUANT_ROWS rows */
-  UNPACKED_PARTS_MOST = 4             /* of a block */
+  UNPACKED_PARTS_MOST = 4,            /* of a block */
+#if defined(__AVXVNNI__)
+  UNPACKED_WIDEST = 1 /* bytes of a code that is multiplied */
+#else
+  UNPACKED_WIDEST = 2
+#endif
 };
 
 /* What belongs to the codes of a block of QUANT_ROWS rows of weights: scales and minima; what the integers of each half
@@ -39,20 +44,13 @@ typedef struct unpacked_block {
  * lie a power of two apart compete for the same lines of the cache (3 to 8 % of the time). */
 typedef struct unpacked_work {
   unpacked_block block[UNPACKED_BLOCKS];
-  uint8_t code[UNPACKED_BLOCKS * 2 * UNPACKED_WORDS][UNPACKED_VECTORS][4 * VF];
+  uint8_t code[UNPACKED_BLOCKS * UNPACKED_WIDEST * UNPACKED_WORDS][UNPACKED_VECTORS][4 * VF];
   int32_t start[QUANT_PANEL][UNPACKED_PARTS_MOST][UNPACKED_BLOCKS];
-  int32_t x[QUANT_PANEL * UNPACKED_BLOCKS * 2 * UNPACKED_WORDS];
+  int32_t x[QUANT_PANEL * UNPACKED_BLOCKS * UNPACKED_WIDEST * UNPACKED_WORDS];
 } unpacked_work;
 
 /* Whether codes and activations are multiplied in 16 bits. */
-NN_INLINE int unpacked_is_wide(int32_t format) {
-#if defined(__AVXVNNI__)
-  (void)format;
-  return 0;
-#else
-  return nn_format_is_signed(format);
-#endif
-}
+NN_INLINE int unpacked_is_wide(int32_t format) { return UNPACKED_WIDEST == 2 && nn_format_is_signed(format); }
 
 /* Words of codes of a block. */
 NN_INLINE int unpacked_words(const int32_t format) { return UNPACKED_WORDS << unpacked_is_wide(format); }

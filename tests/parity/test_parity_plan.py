@@ -101,7 +101,7 @@ def test_plan_from_a_model(workshop: Workshop, language: languages.Language, mor
     planned = require_same(language, *line)
     assert planned["parameters"]["total"] == sum(array.size for array in tensors.values()) and planned["fits"]
     said = language.run("plan", *line, "--preset", "small", code=2).stderr
-    assert "--from gives the sizes of the model; leave out --preset" in said
+    assert "--from gives the sizes of the model; leave out --preset and --data" in said
     said = language.run("plan", *line, "--num-layers", 9, code=3).stderr
     assert f"num_layers is 9, but the model of {folder} has " in said
 

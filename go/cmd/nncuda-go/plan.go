@@ -126,8 +126,8 @@ func (f *planFlags) check(command *cobra.Command) error {
 	if err := requireGiven(command.Flags(), "from", f.from, anyPath); err != nil {
 		return err
 	}
-	if f.from != "" && f.preset != "" {
-		return usagef("--from gives the sizes of the model; leave out --preset")
+	if f.from != "" && (f.preset != "" || f.data != "") {
+		return usagef("--from gives the sizes of the model; leave out --preset and --data")
 	}
 	if command.Flags().Changed("prompt") {
 		if f.prompt < 1 {

@@ -144,8 +144,8 @@ def plan(
         raise click.UsageError("--link is for --ranks and a GPU by its name")
     if link == 0:
         raise click.UsageError("--link is 0; it must be at least 1")
-    if from_folder is not None and preset is not None:
-        raise click.UsageError("--from gives the sizes of the model; leave out --preset")
+    if from_folder is not None and (preset is not None or data is not None):
+        raise click.UsageError("--from gives the sizes of the model; leave out --preset and --data")
     file = read_config(config_path) if config_path else ConfigFile()
     capacity = flags.pop("context") if inference else None
     if inference and flags["batch_size"] is None:

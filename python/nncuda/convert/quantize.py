@@ -17,7 +17,7 @@ from .. import kernels
 from ..device import Context
 from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryFormat
 from ..formats.errors import FormatError, told_of
-from ..formats.gguf import ALIGNMENT_KEY
+from ..formats.gguf import ALIGNMENT_KEY, ARCHITECTURE_KEY
 from ..formats.gguf_writer import NewTensor, write_gguf
 from ..models.families import CAPS, FAMILIES, SCALES
 from ..models.gguf_names import LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name
@@ -106,7 +106,7 @@ def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
         values["attention.sliding_window"] = config.window
     if config.window_period != (family.window_period or 0):
         values["attention.sliding_window_pattern"] = config.window_period
-    return {"general.architecture": architecture, **{f"{architecture}.{key}": value for key, value in values.items()}}
+    return {ARCHITECTURE_KEY: architecture, **{f"{architecture}.{key}": value for key, value in values.items()}}
 
 
 def _rope_metadata(config: LlamaConfig) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from .named import Joined, Named
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
 ALIGNMENT_KEY = "general.alignment"
+ARCHITECTURE_KEY = "general.architecture"
 
 #: Types of values by their number in the file, and the struct format of those of fixed size.
 VALUE_TYPES = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64")

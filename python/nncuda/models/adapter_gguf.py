@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..formats.errors import FormatError, shown
-from ..formats.gguf import GGUFFile
+from ..formats.gguf import ARCHITECTURE_KEY, GGUFFile
 from ..formats.gguf_writer import NewTensor, write_gguf
 from .families import FAMILIES
 from .gguf_names import gguf_name, name_of_gguf
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .adapter import Adapter
     from .llama import LlamaConfig
 
-ARCHITECTURE, TYPE, KIND, ALPHA = "general.architecture", "general.type", "adapter.type", "adapter.lora.alpha"
+TYPE, KIND, ALPHA = "general.type", "adapter.type", "adapter.lora.alpha"
 #: What says something of a file, or of how its users ask, and nothing of what it computes.
 _NEUTRAL = re.compile(r"general\..+|adapter\.lora\.(task_name|prompt_prefix)")
 _FACTOR = re.compile(r"(.+)\.lora_(a|b)")
@@ -57,7 +57,7 @@ class GGUFAdapter:
         self._file, self._config = GGUFFile(path), config
         metadata = self._file.metadata
         family = FAMILIES[config.family]
-        for key, values in ((TYPE, ("adapter",)), (KIND, ("lora",)), (ARCHITECTURE, family.architectures)):
+        for key, values in ((TYPE, ("adapter",)), (KIND, ("lora",)), (ARCHITECTURE_KEY, family.architectures)):
             found = metadata.get(key)
             if type(found) is not str or found not in values:
                 wanted = " or ".join(map(repr, values))
@@ -119,7 +119,7 @@ def write_adapter_gguf(path: Path, adapter: Adapter, config: LlamaConfig) -> Non
         raise ValueError(f"the adapter's scale is {adapter.scale:g}; a GGUF file has scale * rank in f32, other than 0")
     family, order = FAMILIES[config.family], interleaved_order(config.head_dim)
     metadata: Mapping[str, Any] = {
-        ARCHITECTURE: family.architectures[0],
+        ARCHITECTURE_KEY: family.architectures[0],
         TYPE: "adapter",
         KIND: "lora",
         ALPHA: adapter.alpha,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..formats.errors import shown
+from ..formats.gguf import ARCHITECTURE_KEY
 from .families import CAPS, FAMILIES, GGUF_OPTIONS, SCALES, Family, family_of_architecture
 from .llama import LlamaConfig, Rope
 from .llama_folder import window_of_files
@@ -58,7 +59,7 @@ def config_from_gguf(metadata: Mapping[str, Any], seen: Seen) -> LlamaConfig:
 
     Raises ValueError when it is of another model, lacks something, or asks for what this engine does not do.
     """
-    architecture = metadata.get("general.architecture")
+    architecture = metadata.get(ARCHITECTURE_KEY)
     prefix = f"{architecture}." if type(architecture) is str else ""
     given = Values(metadata, prefix)
     count = metadata.get(f"{prefix}expert_count")

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..formats.block_formats import StoredTensor
 from ..formats.errors import FormatError, shown, told_of
-from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
+from ..formats.gguf import ARCHITECTURE_KEY, GGUFFile, SplitGGUF, open_gguf
 from ..formats.json_values import read_json
 from ..formats.run_folder import check_no_adapter, last_checkpoint
 from ..formats.safetensors import read_safetensors_folder
@@ -255,7 +255,7 @@ def _open_gguf(path: Path) -> StoredModel:
 
     try:
         # BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
-        scaled = str(file.metadata.get("general.architecture")) not in BITNET_ARCHITECTURES
+        scaled = str(file.metadata.get(ARCHITECTURE_KEY)) not in BITNET_ARCHITECTURES
         config = config_from_gguf(
             file.metadata,
             Seen(

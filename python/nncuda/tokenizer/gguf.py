@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..formats.errors import FormatError, shown
-from ..formats.gguf import StringArray
+from ..formats.gguf import ARCHITECTURE_KEY, StringArray
 from .cuts import Cut, cut_named
 from .sentencepiece_model import BPE, BYTE, CONTROL, UNIGRAM, UNKNOWN, USER_DEFINED, PieceModel
 from .tokenizer import TextTokenizer, Tokenizer
@@ -47,7 +47,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[s
     ends = {given.id(f"tokenizer.ggml.{name}_token_id", size) for name in ("eos", "eot", "eom")}
     ends |= {index for index, token in enumerate(tokens) if token in END_PIECES and kinds[index] == CONTROL}
     # The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
-    unnamed = "llama-bpe" if metadata.get("general.architecture") in ("bitnet-25", "bitnet-b1.58") else ""
+    unnamed = "llama-bpe" if metadata.get(ARCHITECTURE_KEY) in ("bitnet-25", "bitnet-b1.58") else ""
     cut = cut_named(given.get("tokenizer.ggml.pre", str, unnamed), source) if model == "gpt2" else None
     options: dict[str, Any] = {
         "begin_id": given.id("tokenizer.ggml.bos_token_id", size),

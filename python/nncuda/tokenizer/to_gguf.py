@@ -39,9 +39,11 @@ def tokenizer_metadata(folder: Path, vocab_size: int) -> dict[str, Any]:
     values["tokenizer.ggml.token_type"] = np.array([*kinds, *[UNUSED] * missing], np.int32)
     if "tokenizer.ggml.scores" in values:
         # Other programs look for a user-defined token in the text as it is, where spaces are not ▁ yet.
+        known = set(tokens)
         for token, kind in enumerate(kinds):
-            if kind == USER_DEFINED:
-                tokens[token] = tokens[token].replace(SPACE, " ")
+            spaced = tokens[token].replace(SPACE, " ")
+            if kind == USER_DEFINED and spaced not in known:
+                tokens[token] = spaced
         scores = values["tokenizer.ggml.scores"]
         values["tokenizer.ggml.scores"] = np.pad(scores, (0, vocab_size - len(scores))).astype(np.float32)
     if tokenizer.begin_id >= 0:

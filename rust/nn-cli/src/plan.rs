@@ -154,8 +154,8 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
         return Err(Failure::Usage("--prompt is for --inference".into()));
     }
     check_ranks(&arguments)?;
-    if arguments.from.is_some() && arguments.source.preset.is_some() {
-        return Err(Failure::Usage("--from gives the sizes of the model; leave out --preset".into()));
+    if arguments.from.is_some() && (arguments.source.preset.is_some() || arguments.data.is_some()) {
+        return Err(Failure::Usage("--from gives the sizes of the model; leave out --preset and --data".into()));
     }
     let file = arguments.source.file()?;
     let reach = if arguments.inference { arguments.options.take("context") } else { None };
