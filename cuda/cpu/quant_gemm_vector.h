@@ -21,11 +21,11 @@
 #define QUANT_VECTOR_COLUMNS(name, of, at_once)                                                                        \
   NN_INLINE void name(const quant_piece *t, const int32_t format) {                                                    \
     int64_t r = 0;                                                                                                     \
-    for (; r + at_once <= t->panel->rows || (at_once == (int)QUANT_FOUR && r + QUANT_FOUR - 1 == t->panel->rows);           \
+    for (; r + at_once <= t->panel->rows || (at_once == (int)QUANT_FOUR && r + QUANT_FOUR - 1 == t->panel->rows);      \
          r += at_once) {                                                                                               \
       of(t, r, at_once, format);                                                                                       \
     }                                                                                                                  \
-    if (at_once == (int)QUANT_FOUR && r + 2 == t->panel->rows) {                                                            \
+    if (at_once == (int)QUANT_FOUR && r + 2 == t->panel->rows) {                                                       \
       of(t, r, 2, format);                                                                                             \
     } else if (at_once > 1 && r < t->panel->rows) {                                                                    \
       of(t, r, 1, format);                                                                                             \
